@@ -10,7 +10,9 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from rollwise.config import KINDS, CommandConfig, Section, TrainConfig, Variant, sections_of
+from rollwise.config import KINDS, CommandConfig, TrainConfig
+from rollwise.config.reading import sections_of
+from rollwise.config.sections import Section, Variant
 
 PAGE = Path(__file__).parents[1] / "docs/settings.md"
 INTRODUCTION = """\

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from rollwise.cli import COMMANDS, main, parse
-from rollwise.config import KINDS, TrainConfig, setting_names
+from rollwise.config import KINDS, TrainConfig
 from rollwise.config.choices import CHOICES
+from rollwise.config.reading import setting_names
 from rollwise.integrations.verl.settings import read_settings
 
 PAGES = [

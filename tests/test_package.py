@@ -89,11 +89,6 @@ def test_the_command_is_installed():
     assert command.load() is main
 
 
-def test_an_argument_that_is_not_utf_8_is_named(tmp_path, capsys):
-    assert main(["train", "--output", str(tmp_path / "run"), "--seed", "\udcff"]) == 2
-    assert capsys.readouterr().err == r"rollwise: b'\xff' on the command line is not UTF-8" + "\n"
-
-
 class OutOfMemoryError(RuntimeError):
     """As torch's is for a device."""
 

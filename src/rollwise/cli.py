@@ -1,10 +1,8 @@
 """The command line: parses arguments, and calls the command."""
 
 import argparse
-import difflib
 import errno
 import logging
-import os
 import signal
 import sys
 import textwrap
@@ -26,17 +24,17 @@ from rollwise.errors import (
     ConfigError,
     PluginError,
     RollwiseError,
-    half_of_a_pair,
     is_out_of_memory,
     one_line,
 )
 from rollwise.files import locked
-from rollwise.plugins import raised_in_plugin
+from rollwise.plugins import called_wrongly, raised_in_plugin
 from rollwise.signals import Terminated, terminated_by_signals
 
 SHORT = {
     errno.ENOSPC: "free space where the output goes; what was saved is kept",
     errno.EMFILE: "allow more open files (`ulimit -n 1024`)",
+    errno.ENAMETOOLONG: "no file has so long a name",
     errno.ENFILE: "the system has too many open files",
 }
 """What a system runs out of, by the number of the error, and what to do."""
@@ -72,9 +70,6 @@ def _shortage(error: BaseException) -> str:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    for argument in arguments:
-        if half_of_a_pair(argument):  # as bytes that are not UTF-8 arrive
-            raise ConfigError(f"{os.fsencode(argument)!r} on the command line is not UTF-8")
     options = parse(arguments)
     console = Console(highlight=False)
     # Output that other programs read stays free of remarks.
@@ -86,7 +81,7 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         return COMMANDS[options.command].run(options, console) or 0
     except Exception as error:
-        said = raised_in_plugin(error)
+        said = raised_in_plugin(error) or called_wrongly(error)
         if isinstance(error, RollwiseError) or _shortage(error) or not said:
             raise
         raise PluginError(said) from error
@@ -107,10 +102,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             words, given = split_settings(words, takes_value)
         except ConfigError as error:
             parser.error(str(error))
-    elif name not in COMMANDS and name and not name.startswith("-"):
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(COMMANDS)}"
-        parser.error(f"there is no command `{name}`; {hint}")
     parsed = parser.parse_args(words)
     parsed.settings = given
     return parsed

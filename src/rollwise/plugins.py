@@ -5,15 +5,14 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from rollwise.errors import ConfigError, PluginError, RollwiseError, one_line
+from rollwise.errors import ConfigError, PluginError, one_line
 
-_FILES: set[str] = set()
-"""The files of the modules that were loaded as plug-ins."""
+_LOADED: dict[str, ModuleType] = {}
+"""The plug-ins that were loaded: the name of each in its module, and that."""
 
 
 def is_plugin(name: object) -> bool:
@@ -52,7 +51,7 @@ def load_plugin(name: str, folders: Sequence[str], what: str = "class") -> Any:
         )
     module = _import(module_name, name, folders)
     if module_name.partition(".")[0] != "rollwise":
-        _FILES.add(getattr(module, "__file__", None) or "")
+        _LOADED[attribute] = module
     found = getattr(module, attribute, None)
     if found is None:
         own = [n for n, v in inspect.getmembers(module, _is_code) if v.__module__ == module_name]
@@ -69,36 +68,11 @@ def plugin_name(plugin: object) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-@contextmanager
-def calling(plugin: object, method: str) -> Iterator[None]:
-    """Call a method of a plug-in in this block; errors of our own classes pass as they are.
-
-    Raises:
-        PluginError: The method raised an error. Names `module:Class`, the method and the line.
-    """
-    try:
-        yield
-    except RollwiseError:
-        raise
-    except Exception as error:
-        if type(plugin).__module__.partition(".")[0] == "rollwise":
-            raise
-        raise PluginError(what_failed(plugin, method, error)) from error
-
-
-def what_failed(plugin: object, method: str, error: Exception) -> str:
-    """Say that a plug-in's method raised an error, with `module:Class` and the line."""
-    place = _place(plugin, method)
-    for frame in traceback.extract_tb(error.__traceback__):
-        if place and frame.filename == place[0]:
-            place = frame.filename, frame.lineno or 0
-    return f"{_described(plugin, method, place)} raised {one_line(error)}"
-
-
 def raised_in_plugin(error: BaseException) -> str:
     """Say which method of a plug-in an error came through, and its last line there; "" if none."""
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    own = [(code, line) for code, line in frames if code.co_filename in _FILES]
+    files = {getattr(module, "__file__", None) for module in _LOADED.values()}
+    own = [(code, line) for code, line in frames if code.co_filename in files]
     if not own:
         return ""
     (called, _), (last, line) = own[0], own[-1]
@@ -107,11 +81,21 @@ def raised_in_plugin(error: BaseException) -> str:
     return f"{name}: `{method}` ({last.co_filename}, line {line}) raised {one_line(error)}"
 
 
+def called_wrongly(error: BaseException) -> str:
+    """Say which method of a plug-in does not take what it was called with; "" if none."""
+    owner, _, method = str(error).partition("(")[0].partition(".")
+    if not isinstance(error, TypeError) or owner not in _LOADED:
+        return ""
+    return f"{_LOADED[owner].__name__}:{owner}: `{method}` raised {one_line(error)}"
+
+
 def wrong_result(plugin: object, method: str, wanted: str, got: object) -> PluginError:
     """Make the error for a plug-in's method that returned something else than is `wanted`."""
-    described = _described(plugin, method, _place(plugin, method))
-    kind = type(got).__name__
-    return PluginError(f"{described} must return {wanted}, got {kind}: {got!r:.100}")
+    place, kind = _place(plugin, method), type(got).__name__
+    where = f" ({place[0]}, line {place[1]})" if place else ""
+    return PluginError(
+        f"{plugin_name(plugin)}: `{method}`{where} must return {wanted}, got {kind}: {got!r:.100}"
+    )
 
 
 def _place(plugin: object, method: str) -> tuple[str, int] | None:
@@ -124,11 +108,6 @@ def _place(plugin: object, method: str) -> tuple[str, int] | None:
         return inspect.getsourcefile(kind) or "", inspect.getsourcelines(kind)[1]
     except (OSError, TypeError):
         return None
-
-
-def _described(plugin: object, method: str, place: tuple[str, int] | None) -> str:
-    where = f" ({place[0]}, line {place[1]})" if place else ""
-    return f"{plugin_name(plugin)}: `{method}`{where}"
 
 
 def _import(module_name: str, name: str, folders: Sequence[str]) -> ModuleType:

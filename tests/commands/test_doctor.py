@@ -127,14 +127,12 @@ def test_what_a_settings_file_needs(doctor, installed, monkeypatch, settings, wa
 @pytest.mark.parametrize(
     ("rows", "state", "detail"),
     [
-        ('{"problem": "1+1", "answer": "2"}\n' * 2, "works", "first rows: 2 read, 1 duplicate; 1"),
+        ('{"problem": "1+1", "answer": "2"}\n' * 2, "works", "2 read, 1 duplicate; 1"),
         ('{"question": "1+1", "answer": "2"}\n', "broken", "(question, answer) fit neither schema"),
         ('{"problem": "", "answer": ""}\n', "broken", "no problem to use: 1 read, 1 empty"),
     ],
 )
-def test_the_first_rows_of_a_file_are_read_as_a_run_reads_them(
-    doctor, tmp_path, rows, state, detail
-):
+def test_a_file_is_read_as_a_run_reads_it(doctor, tmp_path, rows, state, detail):
     data = tmp_path / "sums.jsonl"
     data.write_text(rows)
     one = doctor(f"[data]\ntrain = '{data}'\n[grading]\ntype = 'exact'")[1][str(data)]

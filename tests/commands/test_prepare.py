@@ -11,7 +11,8 @@ from scipy import stats
 
 from rollwise.cli import main
 from rollwise.commands.prepare import histogram
-from rollwise.config import PrepareConfig, make_settings, pass_rate_range
+from rollwise.config import PrepareConfig, make_settings
+from rollwise.config.drawing import pass_rate_range
 from rollwise.errors import ConfigError
 from rollwise.reports.card import code
 from rollwise.tasks import read_problems

@@ -2,8 +2,6 @@
 
 import io
 import signal
-import subprocess
-import sys
 
 from rich.console import Console
 from rich.text import Text
@@ -21,19 +19,6 @@ METRICS = {
     "seconds": {"sampling": 2.0},
     "grader_failures": 0,
 }
-
-
-def test_wrong_columns_are_named_before_torch_is_loaded(tmp_path):
-    data = tmp_path / "sums.jsonl"
-    data.write_text('{"question": "1+1", "answer": "2"}\n')
-    options = ["train", "--data.heldout", str(data), "--output", str(tmp_path / "run")]
-    code = (
-        f"import sys; from rollwise.cli import main; code = main({options}); "
-        "sys.exit(code + 100 * ('torch' in sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, "fit neither schema" in done.stderr) == (2, True), done.stderr
-    assert not (tmp_path / "run/config.json").exists()
 
 
 def test_all_of_a_step_can_be_read_on_a_terminal_of_80_columns():

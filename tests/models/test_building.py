@@ -87,14 +87,6 @@ def test_adapters_that_cannot_be_used_are_refused(tmp_path, content, engine, err
         _ = parts.engine
 
 
-def test_a_response_that_has_no_room_is_refused_with_the_setting():
-    with (
-        parts_of(engine={"max_new_tokens": 100_000}) as parts,
-        pytest.raises(ConfigError, match=r"`engine.max_new_tokens` must be below the model's"),
-    ):
-        parts.encode([Problem.ask("1+1?", "2")])
-
-
 @pytest.mark.parametrize("content", ["config.json", "adapter_config.json"])
 def test_a_run_is_its_newest_checkpoint(tmp_path, content):
     for step in (2, 10):

@@ -12,10 +12,10 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rollwise.config import BUILT_IN, ModelSettings, ModelSource
-from rollwise.errors import DataError, ModelError
+from rollwise.errors import ModelError
 from rollwise.models import loading
 from rollwise.models.loading import load_model, merged_weights, model_path, pick_device
-from rollwise.models.saved import describe_saved, find_model
+from rollwise.models.saved import describe_saved
 
 
 @pytest.fixture(scope="module")
@@ -232,28 +232,14 @@ def test_what_is_missing_or_damaged_in_a_folder_is_named(copy, damage, said):
     assert len(message) < 600
 
 
-@pytest.mark.parametrize(
-    ("file", "name", "value"),
-    [
-        (CONFIG, "hidden_size", "wide"),
-        (CONFIG, "intermediate_size", [32, 0]),
-        (CONFIG, "num_attention_heads", 0),
-        (CONFIG, "num_hidden_layers", 1.5),
-        (CONFIG, "num_key_value_heads", -1),
-        (CONFIG, "max_position_embeddings", -1),
-        (CONFIG, "vocab_size", True),
-        (GENERATION, "eos_token_id", "end"),
-        (GENERATION, "eos_token_id", [1, -1]),
-        (GENERATION, "eos_token_id", 18),
-    ],
-)
-def test_a_size_or_an_end_token_that_is_none_is_named_with_its_file(copy, file, name, value):
+@pytest.mark.parametrize("value", ["end", [1, -1], 18])
+def test_an_end_token_that_is_none_is_named_with_its_file(copy, value):
     """Whoever loads the weights."""
-    with_json(file, **{name: value})(copy)
+    with_json(GENERATION, eos_token_id=value)(copy)
     with pytest.raises(ModelError) as described:
         describe_saved(ModelSource(path=str(copy)))
     for said in (refusal(copy), str(described.value)):
-        assert f"`{name}` in {copy / file} must be" in said and f"got {value!r}" in said
+        assert f"`eos_token_id` in {copy / GENERATION} must be" in said and f"got {value!r}" in said
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:99", ""])
@@ -264,13 +250,6 @@ def test_a_device_that_is_not_here_is_named(name):
         pick_device(name)
     assert f"model.device: there is no device {name!r} here" in str(caught.value)
     assert len(str(caught.value)) < 300
-
-
-@pytest.mark.parametrize("name", ["x" * 5000, "y" * 300, "a\0b"])
-def test_a_name_that_no_file_can_have_is_refused(name):
-    for find in (find_model, lambda name: load_model(ModelSettings(path=name))):
-        with pytest.raises(DataError, match=r"a name of|a NUL"):
-            find(name)
 
 
 def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch):

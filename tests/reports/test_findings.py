@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from rollwise.config import CHOICES, make_config
+from rollwise.config import make_config
 from rollwise.config.base import nested
+from rollwise.config.choices import CHOICES
 from rollwise.integrations.tinker.requirements import unsupported
 from rollwise.records import flatten
 from rollwise.reports.charts import described

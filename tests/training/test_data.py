@@ -9,7 +9,7 @@ import pytest
 from rollwise.config import BUILT_IN, make_config
 from rollwise.errors import ConfigError, DataError
 from rollwise.models.building import Parts
-from rollwise.training.data import load_data
+from rollwise.training.data import load_data, read_both
 
 
 @pytest.fixture
@@ -19,7 +19,8 @@ def load(tokenizer):
     def load(context=None, seed=0, prompts=None, **sections):
         settings = {"seed": seed, "prompts": prompts or {"batch_size": 2}, **sections}
         model = SimpleNamespace(tokenizer=tokenizer, context=context)
-        return load_data(Parts(make_config(settings), model))
+        parts = Parts(make_config(settings), model)
+        return load_data(parts, read_both(parts.config))
 
     return load
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.plugins import calling, wrong_result
+from rollwise.plugins import wrong_result
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +28,7 @@ def from_state(state: State, name: str) -> Any:
 
 def saveable(owner: Any) -> State:
     """Ask a sampler or a belief for its state; a `PluginError` names one that cannot be saved."""
-    with calling(owner, "state_dict"):
-        state: Any = owner.state_dict()
+    state: Any = owner.state_dict()
     if not isinstance(state, dict) or not all(map(_can_be_saved, state.values())):
         raise wrong_result(owner, "state_dict", "a dict of arrays, numbers and texts", state)
     return state
@@ -37,8 +36,7 @@ def saveable(owner: Any) -> State:
 
 def metrics_of(owner: Any) -> dict[str, float]:
     """Ask a sampler or a belief for its metrics; a `PluginError` names one without figures."""
-    with calling(owner, "metrics"):
-        found: Any = owner.metrics()
+    found: Any = owner.metrics()
     if not isinstance(found, dict) or not all(isinstance(v, Real) for v in found.values()):
         raise wrong_result(owner, "metrics", "a dict of numbers by their names", found)
     return found

@@ -24,6 +24,7 @@ from rollwise.commands.folder import settle, write_settings
 from rollwise.commands.plan import compare_rewards
 from rollwise.commands.show import methods_in_words, progress, say, show, write_figures
 from rollwise.config import CompareConfig, TrainConfig, make_config, make_settings
+from rollwise.config.compare import FIRST_OF_CHOOSING
 from rollwise.errors import ConfigError
 from rollwise.records import RunFolder
 from rollwise.records.final import seal
@@ -76,7 +77,7 @@ def _choose_settings(config: CompareConfig, train: Train) -> dict[str, Values]:
     alive = {method: config.candidates(method) for method in config.compared}
     ends: dict[tuple[str, str], list[float]] = defaultdict(list)
     for number in range(1, config.choosing.seeds + 1):
-        seed = config.choosing.first_seed + number - 1
+        seed = FIRST_OF_CHOOSING + number - 1
         runs = {
             (method, str(values)): PlannedRun(
                 f"choosing/{_folder(method, values)}/seed-{seed}",

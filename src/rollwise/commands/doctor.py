@@ -34,7 +34,7 @@ from rollwise.config import (
 from rollwise.config.model import looks_local
 from rollwise.errors import ConfigError, RollwiseError
 from rollwise.records import flatten
-from rollwise.tasks import read_first
+from rollwise.tasks import read_source
 from rollwise.tasks.tables import is_path
 
 MARKS: dict[State, str] = {"works": "ok", "missing": "--", "broken": "!!"}
@@ -157,16 +157,16 @@ def _sources(settings: Mapping[str, Any]) -> list[str]:
 
 
 def _check_file(config: Any, source: str) -> Check:
-    """Read the first problems of a file as the command would."""
+    """Read the problems of a file as the command would."""
     if not Path(source).expanduser().exists():
         return Check("data", source, "missing", "no such file")
     try:
-        found = read_first(source, config.data)
+        found = read_source(source, config.data, "")
     except RollwiseError as error:
         return Check("data", source, "broken", str(error))
     if not found.problems:
         return Check("data", source, "broken", f"no problem to use: {found.describe()}")
-    return Check("data", source, "works", f"first rows: {found.describe()}")
+    return Check("data", source, "works", found.describe())
 
 
 def _machine() -> dict[str, Any]:

@@ -19,12 +19,12 @@ from rollwise.environments import Opening, checked_turn
 from rollwise.errors import RollwiseError, is_out_of_memory, one_line
 from rollwise.grading.function import load_function
 from rollwise.grading.settings import FunctionSettings
-from rollwise.plugins import calling, is_plugin, plugin_folders
+from rollwise.plugins import is_plugin, plugin_folders, raised_in_plugin
 from rollwise.records import Row, RunFolder
 from rollwise.sampling import ExitRule, Rounds
 from rollwise.signals import raised_after
 from rollwise.step.session import finished
-from rollwise.tasks import Problem, make_built_in, read_first
+from rollwise.tasks import Problem, make_built_in, read_source
 from rollwise.tasks.tables import is_path
 
 if TYPE_CHECKING:  # doctor loads torch for a step alone
@@ -54,7 +54,7 @@ def try_plugins(config: TrainConfig) -> Iterator[Check]:
     built_in = data.train in BUILT_IN_NAMES
     if not (own_grader or own_environment) or not (built_in or is_path(data.train)):
         return
-    read = make_built_in(data, 1, 0) if built_in else read_first(data.train, data).problems
+    read = make_built_in(data, 1, 0) if built_in else read_source(data.train, data, "").problems
     problem, seconds = read[0], config.grading.timeout
     if own_grader:
         yield _called("graders", seconds, lambda: _grade(grader, config.plugin_folder, problem))
@@ -68,7 +68,8 @@ def _called(part: str, seconds: float, call: Callable[[], str]) -> Check:
         with raised_after(seconds, TimeoutError(f"no result after {seconds:g} s")):
             return Check(part, name, "works", call())
     except Exception as error:  # a plug-in may raise anything
-        why = str(error) if isinstance(error, RollwiseError) else one_line(error)
+        own = isinstance(error, RollwiseError)
+        why = str(error) if own else raised_in_plugin(error) or one_line(error)
         return Check(part, name, "broken", why, "see docs/plugins.md")
 
 
@@ -82,12 +83,10 @@ def _grade(grader: FunctionSettings, folder: str | None, problem: Problem) -> st
 
 def _play(environment: Any, problem: Problem) -> str:
     """Have the environment answer one reply."""
-    with calling(environment, "begin"):
-        play = environment.begin(Opening(problem.messages, problem.answer, seed=0))
-    with calling(play, "step"):
-        turn = play.step(problem.answer)
-        if isawaitable(turn):
-            turn = asyncio.run(_awaited(turn))
+    play = environment.begin(Opening(problem.messages, problem.answer, seed=0))
+    turn = play.step(problem.answer)
+    if isawaitable(turn):
+        turn = asyncio.run(_awaited(turn))
     checked_turn(play, turn)
     return "answers"
 

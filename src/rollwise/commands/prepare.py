@@ -12,8 +12,8 @@ from rich.console import Console
 
 from rollwise.commands.drawing import Found, Responses, draw_all, read_responses
 from rollwise.commands.folder import settle
-from rollwise.config import BUILT_IN_NAMES, PrepareConfig, pass_rate_range
-from rollwise.config.drawing import RANGES
+from rollwise.config import BUILT_IN_NAMES, PrepareConfig
+from rollwise.config.drawing import RANGES, pass_rate_range
 from rollwise.errors import DataError
 from rollwise.models.building import Parts
 from rollwise.records import RunFolder

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from rollwise.commands.folder import settle
 from rollwise.commands.train_display import TrainingDisplay, describe_finding, summary_table
-from rollwise.config import BUILT_IN_NAMES, TrainConfig, make_config
+from rollwise.config import TrainConfig, make_config
 from rollwise.errors import PolicyError
 from rollwise.files import damaged_files
 from rollwise.records import Row, RunFolder, refuse_changes
@@ -17,10 +17,8 @@ from rollwise.records.final import seal
 from rollwise.reports import LiveReport, write_report
 from rollwise.reports.findings import findings_of
 from rollwise.signals import TERMINATING, Dropped, Terminated
-from rollwise.tasks import read_first
-from rollwise.tasks.tables import is_path
 
-if TYPE_CHECKING:  # torch takes seconds to load: the files of the problems are looked at before
+if TYPE_CHECKING:  # torch takes seconds to load
     from rollwise.training.state import Run
 
 ENDS = ("steps", "tokens", "seconds")
@@ -41,9 +39,6 @@ def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console
     if begun and _has_ended(folder, config):
         console.print(f"the run in {path} is done", markup=False)
     else:
-        for source in (config.data.train, config.data.heldout):
-            if source and source not in BUILT_IN_NAMES and is_path(source):
-                read_first(source, config.data)
         model, data = config.model.path, config.data.train
         console.print(f"setting up {model:.80} on {data:.80}", markup=False)
         if begun and not checkpoints:

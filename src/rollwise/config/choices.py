@@ -271,17 +271,6 @@ class GradingSection(VariantByType):
     workers: int | None = Field(None, ge=1, le=4096)
     """Grade in this many processes (not `exact`); by default as many as there are cores."""
     positive_threshold: float = from_recipe("grading.positive_threshold")
-    stop_if_all_fail: bool = True
-    """Stop `train` with an error where grader or environment fail on all responses of a step."""
-
-    @classmethod
-    def _lack(cls, found: Any, name: str) -> str:
-        if not inspect.isroutine(found):
-            return super()._lack(found, name)
-        return (
-            'is a function: give it by `grading.type = "function"` and '
-            f'`grading.function = "{name}"`'
-        )
 
     def make(self) -> Any:
         """Return the settings that open the grader."""

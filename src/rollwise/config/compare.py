@@ -12,15 +12,16 @@ from rollwise.config.sections import Section
 from rollwise.config.train import TrainConfig
 from rollwise.errors import ConfigError
 
+FIRST_OF_CHOOSING = 1000
+"""The first seed that settings are chosen on; methods are compared on those below it."""
+
 
 class ChoosingSettings(Section):
     """How each method's own best settings are found, if `choose` names any."""
 
     seeds: int = Field(2, ge=1, le=4096)
-    """Try candidates on this many seeds. After each the worse half of a method's candidates is left
-    out (successive halving)."""
-    first_seed: int = Field(1000, ge=0)
-    """Begin with this seed; methods are compared on others."""
+    """Try candidates on this many seeds, from 1000 on. After each the worse half of a method's
+    candidates is left out (successive halving)."""
     share: float = Field(1.0, gt=0, le=1)
     """Make these runs this share of `steps`, `tokens` or `seconds` long. Short ones favour rates
     that fail later."""
@@ -63,7 +64,7 @@ class CompareConfig(MethodsConfig):
     """Compare the others with this method; by default with the first."""
     target: float | None = Field(None, gt=0, le=1)
     """Compare what this held-out accuracy costs; by default what the baseline has at the end."""
-    seeds: int = Field(4, ge=1, le=4096)
+    seeds: int = Field(4, ge=1, le=FIRST_OF_CHOOSING)
     """Run each method this many times, with the seeds from 0 on; with `rewards`, replay it."""
     steps: int | None = Field(None, ge=1)
     """End each run after this many steps. Give one of `steps`, `tokens` and `seconds`. With
@@ -92,12 +93,8 @@ class CompareConfig(MethodsConfig):
         self._check_length()
         self._check_names("only", self.only, list(self.methods))
         self._check_names("baseline", [self.baseline] if self.baseline else [], self.compared)
-        most = max(self.seeds_of(method) for method in self.compared)
-        if self.choosing.first_seed < most:
-            raise ValueError(
-                f"`choosing.first_seed` must be at least `seeds`, {most}, so that no seed "
-                f"is used for both; it is {self.choosing.first_seed}"
-            )
+        for method in self.compared:
+            self.seeds_of(method)
         return self
 
     def _check_length(self) -> None:
@@ -123,8 +120,10 @@ class CompareConfig(MethodsConfig):
     def seeds_of(self, method: str) -> int:
         """Return how many runs a method has, at least one."""
         seeds = self.methods[method].get("seeds", self.seeds)
-        if type(seeds) is not int or seeds < 1:
-            raise ValueError(f"`methods.{method}.seeds` must be at least 1; it is {seeds!r}")
+        if type(seeds) is not int or not 1 <= seeds <= FIRST_OF_CHOOSING:
+            raise ValueError(
+                f"`methods.{method}.seeds` must be from 1 to {FIRST_OF_CHOOSING}; it is {seeds!r}"
+            )
         return seeds
 
     def candidates(self, method: str) -> list[dict[str, Any]]:

@@ -81,7 +81,6 @@ def read_given(kind: type[CommandConfig], given: Given, below: Mapping[str, Any]
         texts.setdefault(name, []).append(text)
     plain = (nested((name, told[-1])) for name, told in texts.items() if name not in CHOICES)
     types = setting_types(kind, merge(below, *plain))
-    types |= {n: {dict} for n, field in kind.model_fields.items() if sections_of(field.annotation)}
     return merge(*(nested((name, _value(name, told, types))) for name, told in texts.items()))
 
 

@@ -187,7 +187,7 @@ class Variant(Section):
         except Exception as error:  # the module is the user's: whatever is wrong, say where
             said = f"importing {plugin!r} failed: {type(error).__name__}: {error}"
             raise cls._refusal(said) from error
-        if lacks := cls._lack(found, plugin):
+        if lacks := cls._lack(found):
             verbs = " or ".join(f"`{verb}`" for verb in cls.verbs)
             parent = cls.parent.replace(":", ".")
             parent = f" that inherits from `{parent}`" if parent else ""
@@ -201,8 +201,8 @@ class Variant(Section):
         return found
 
     @classmethod
-    def _lack(cls, found: Any, name: str) -> str:
-        """Say what the user's class of this name lacks to be of this section; "" if nothing."""
+    def _lack(cls, found: Any) -> str:
+        """Say what a user's class lacks to be of this section; "" if nothing."""
         if not inspect.isclass(found):
             return f"is a {type(found).__name__}"
         if not any(callable(getattr(found, verb, None)) for verb in cls.verbs):

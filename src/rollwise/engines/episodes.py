@@ -21,7 +21,7 @@ from rollwise.environments.episodes import (
     checked_turn,
 )
 from rollwise.errors import PluginError, one_line
-from rollwise.plugins import what_failed, wrong_result
+from rollwise.plugins import raised_in_plugin, wrong_result
 from rollwise.sampling import Draw
 from rollwise.sampling.checks import at_least
 from rollwise.sampling.draws import Key, hash_index
@@ -314,10 +314,8 @@ class EpisodeEngine(Engine):
     def _fail(self, playing: Playing, error: Exception) -> None:
         if type(error) not in self._failures:
             self._failures.add(type(error))
-            begun = playing.play is not None
-            plugin, method = (playing.play, "step") if begun else (self._environment, "begin")
             message = "an episode failed: %s (more of this kind are only counted)"
-            log.warning(message, what_failed(plugin, method, error))
+            log.warning(message, raised_in_plugin(error) or one_line(error))
         self._end(playing, "failed", 0.0)
 
     def _lose(self, playing: Playing, reason: str, broken_off: int = 0) -> None:

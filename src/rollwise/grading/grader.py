@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.plugins import calling, wrong_result
+from rollwise.plugins import wrong_result
 from rollwise.step.session import finished
 
 
@@ -44,11 +44,10 @@ class Grader(Protocol):
         By default, which is for graders that are quick, they are graded at once. Raises as `grade`.
 
         Raises:
-            PluginError: `grade` of a class of one's own raised an error, or returned something else
-                than finite rewards, one a response.
+            PluginError: `grade` of a class of one's own returned something else than finite
+                rewards, one a response.
         """
-        with calling(self, "grade"):
-            rewards = self.grade(responses, answers)
+        rewards: Any = self.grade(responses, answers)
         with contextlib.suppress(TypeError, ValueError):
             values = np.asarray(rewards, dtype=np.float64)
             if values.shape == (len(responses),) and np.isfinite(values).all():

@@ -11,7 +11,7 @@ from rollwise.grading.exact import ExactGrader
 from rollwise.grading.function import FunctionGrader
 from rollwise.grading.grader import Grader
 from rollwise.grading.mathematics import MathGrader
-from rollwise.plugins import calling, wrong_result
+from rollwise.plugins import wrong_result
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,13 @@ def make_grader(section: Any, data: Any, folder: str | None = None) -> Grader:
 
     Raises:
         ConfigError: The user's function or environment cannot be found, or no sandbox works here.
-        PluginError: `open` of a class of one's own raised an error, or returned no grader.
+        PluginError: `open` of a class of one's own returned no grader.
     """
     inputs = GraderInputs(
         section.timeout, section.workers, data.environment, data.environment_arguments, folder
     )
     settings = section.make()
-    with calling(settings, "open"):
-        grader = settings.open(inputs)
+    grader = settings.open(inputs)
     if not isinstance(grader, Grader):
         raise wrong_result(settings, "open", "a rollwise.grading.Grader", grader)
     return grader

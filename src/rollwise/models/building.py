@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 from rollwise.config import EvaluateConfig, PrepareConfig, TrainConfig
 from rollwise.engines import Engine, EpisodeEngine, EpisodeLimits
 from rollwise.engines.ends import end_tokens
-from rollwise.engines.settings import EngineInputs, EngineSettings
+from rollwise.engines.settings import EngineInputs
 from rollwise.environments import EpisodeEnvironment
 from rollwise.errors import ConfigError
 from rollwise.grading import Grader
@@ -54,7 +54,7 @@ class SavedModel:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        if not needs_model(config):
+        if not config.engine.kind.needs_model:
             self._model, self.tokenizer = describe_saved(config.model)
         else:
             self._model, self.tokenizer = load_saved(config.model)
@@ -65,12 +65,6 @@ class SavedModel:
     def make_engine(self) -> Engine:
         """Make the engine that the settings name."""
         return open_engine(self._config, self._model, self.tokenizer)
-
-
-def needs_model(config: Config) -> bool:
-    """Say whether the engine draws with the model in this process, see `EngineSettings`."""
-    engine: EngineSettings = config.engine.make()
-    return engine.needs_model
 
 
 def open_engine(config: Config, model: Any, tokenizer: PreTrainedTokenizerBase) -> Engine:

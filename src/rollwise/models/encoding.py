@@ -46,11 +46,13 @@ def encode_prompts(
         context: The most tokens of both that the model takes; None if unknown.
 
     Raises:
-        DataError: No problem given, none left, or one with text that is none.
-        ConfigError: The model's context has no room for any prompt.
+        DataError: No problem given, or one with text that is none.
+        ConfigError: No prompt fits.
         ModelError: The chat template fails.
     """
-    limit = prompt_limit(max_prompt_tokens, max_new_tokens, context)
+    limit = max_prompt_tokens
+    if context is not None:
+        limit = min(limit, context - max_new_tokens)
     encoded = [(problem, encode_conversation(tokenizer, problem.messages)) for problem in problems]
     if not encoded:
         raise DataError("there are no problems to encode")
@@ -63,43 +65,19 @@ def encode_prompts(
     fitting = [(problem, ids) for problem, ids in encoded if len(ids) <= limit]
     if not fitting:
         shortest = min(len(ids) for _, ids in encoded)
-        if limit == max_prompt_tokens:
-            raise DataError(
-                f"all {len(encoded):,} prompts are longer than data.max_prompt_tokens = "
-                f"{max_prompt_tokens}, and the shortest has {shortest:,} tokens: raise "
-                "data.max_prompt_tokens"
-            )
-        raise DataError(_no_room(shortest, limit, max_new_tokens, context or 0))
+        raise ConfigError(
+            f"none of {len(encoded):,} prompts fits: the shortest has {shortest:,} tokens, and "
+            f"{limit:,} are left of `data.max_prompt_tokens` = {max_prompt_tokens} and of the "
+            f"model's context, {context} tokens, without `engine.max_new_tokens` = "
+            f"{max_new_tokens}; raise the first, lower the last, or take a model with a longer "
+            "context"
+        )
     return EncodedPrompts(
         problems=[problem for problem, _ in fitting],
         token_ids={problem.key: ids for problem, ids in fitting},
         too_long=len(encoded) - len(fitting),
         limit=limit,
     )
-
-
-def _no_room(shortest: int, limit: int, max_new_tokens: int, context: int) -> str:
-    advice = "a model with a longer context is needed (`model.path`)"
-    if (room := context - shortest) > 0:
-        advice = f"lower it, to {room} at most"
-    return (
-        f"no prompt fits: the shortest has {shortest:,} tokens, the model's context is {context} "
-        f"tokens, and `engine.max_new_tokens` = {max_new_tokens} leaves {limit} of them; {advice}"
-    )
-
-
-def prompt_limit(max_prompt_tokens: int, max_new_tokens: int, context: int | None) -> int:
-    """Return the most tokens of a prompt that leaves room for a response."""
-    if context is None:
-        return max_prompt_tokens
-    room = context - max_new_tokens
-    if room < 1:
-        raise ConfigError(
-            f"`engine.max_new_tokens` must be below the model's context of {context} tokens, "
-            f"it is {max_new_tokens}: --engine.max_new_tokens {max(1, context // 2)} leaves half "
-            "of it for the prompt"
-        )
-    return min(max_prompt_tokens, room)
 
 
 def encode_conversation(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[int]:

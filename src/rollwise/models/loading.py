@@ -25,19 +25,11 @@ from transformers.utils import logging as transformers_logging
 from rollwise.config import BUILT_IN_NAMES, ModelSettings
 from rollwise.config.model import looks_local
 from rollwise.errors import ModelError, is_out_of_memory
-from rollwise.tasks.tables import check_name
 
 _SAID_BY_FILE = ("TokenizersBackend", "PreTrainedTokenizerFast")
 """A tokenizer that names one of these as its class is what its `tokenizer.json` says."""
 
 NEEDED = "a folder needs config.json, safetensors weights and tokenizer files"
-
-SIZES = (
-    *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "head_dim"),
-    *("num_key_value_heads", "vocab_size", "max_position_embeddings"),
-    *("n_embd", "n_head", "n_inner", "n_layer", "n_positions"),
-)
-"""What `config.json` says of a model's size."""
 
 
 def pick_device(name: str) -> torch.device:
@@ -88,7 +80,6 @@ def load_model(
 
 def model_path(name: str) -> str:
     """Resolve the built-in model's name to its folder; a folder or a hub name stays as it is."""
-    check_name(name)
     if name not in BUILT_IN_NAMES:
         return str(Path(name).expanduser()) if name.startswith("~") else name
     with as_file(files("rollwise") / "models" / name) as folder:
@@ -190,7 +181,6 @@ def from_pretrained(kind: Any, path: str, **options: Any) -> Any:
     is_local, asks = looks_local(path), _may_ask_hub(path)
     if is_local:
         refuse_without_model(path)
-    _check_sizes(Path(path) / "config.json")
     try:
         return kind.from_pretrained(
             path, trust_remote_code=False, local_files_only=not asks, **options
@@ -257,22 +247,6 @@ def _reaches(address: str) -> bool:
     except Exception:  # of whichever client that library has, or because HF_HUB_OFFLINE forbids it
         return False
     return True
-
-
-def _check_sizes(config: Path) -> None:
-    """Refuse sizes in a `config.json` that no model can have; names the file and the size."""
-    try:
-        shape = json.loads(config.read_text(encoding="utf-8"))
-        parts = [shape, shape.get("text_config") or {}]
-        found = [(name, part[name]) for part in parts for name in SIZES if name in part]
-    except (OSError, ValueError, AttributeError, TypeError):
-        return  # not there, or broken: loading says so
-    for name, size in found:
-        each = size if isinstance(size, list) else [size]  # of a layer, in some models
-        if size is not None and not all(type(n) is int and n >= 1 for n in each):
-            raise ModelError(
-                f"model.path: `{name}` in {config} must be an integer of at least 1, got {size!r}"
-            )
 
 
 def _add_adapters(model: Any, settings: ModelSettings, checkpoint: Path | None) -> Any:

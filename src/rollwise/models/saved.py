@@ -21,7 +21,6 @@ from rollwise.models.loading import (
     model_path,
     refuse_without_model,
 )
-from rollwise.tasks.tables import check_name
 
 ADAPTERS = "adapter_config.json"
 """The file that a folder of adapters has in place of a model's `config.json`."""
@@ -41,7 +40,6 @@ def find_model(path: str) -> str:
     Raises:
         ModelError: The run has no checkpoint yet, or the folder holds no model.
     """
-    check_name(path)
     folder = Path(path).expanduser()
     if (folder / "checkpoints").is_dir():
         found = list_checkpoints(folder / "checkpoints")
@@ -94,8 +92,7 @@ def describe_saved(source: ModelSource) -> tuple[Any, PreTrainedTokenizerBase]:
 
 
 def _check(path: str) -> None:
-    """Refuse the model of a checkpoint if a file of it is damaged, and names that no file has."""
-    check_name(path)
+    """Refuse the model of a checkpoint if a file of it is damaged."""
     model = Path(path).expanduser()
     damaged = damaged_files(model.parent, within="model/") if model.name == "model" else None
     if damaged:

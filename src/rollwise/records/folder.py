@@ -5,6 +5,7 @@ import logging
 import os
 import platform
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,7 @@ from typing import Any
 
 from rollwise.errors import RunError
 from rollwise.files import CHECKSUMS, LOCK, write_checksums, write_text
-from rollwise.records.metrics import Row, metrics_line, parse_line, read_lines
+from rollwise.records.metrics import Row, metrics_line, read_lines
 from rollwise.records.samples import ROWS, StepFiles
 
 VERSIONS_OF = ("rollwise", "torch", "transformers", "numpy", "safetensors", "math-verify", "peft")
@@ -99,8 +100,8 @@ class RunFolder:
                 raise RunError(f"{self.path} is not empty; give another --output")
             self._metrics.unlink(missing_ok=True)
             (self.path / CHECKSUMS).unlink(missing_ok=True)
-            self._samples.remove()
-            self._visits.remove()
+            for kept in (self._samples, self._visits):
+                shutil.rmtree(kept.folder, ignore_errors=True)
         self.write_config(config, started)
 
     def write_config(
@@ -154,20 +155,14 @@ class RunFolder:
     def read_metrics(self) -> list[Row]:
         """Read all lines of `metrics.jsonl`, at least one, except one cut off at the end."""
         path = self._metrics
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
+        if not path.exists():
             raise RunError(
                 f"there is no {path}: the run has not begun, or the folder is of another command "
                 "than `rollwise train`"
-            ) from None
-        except (OSError, ValueError) as error:
-            raise RunError(f"cannot read the metrics of a run in {path}: {error}") from None
-        # A line without an end was being written when the run was killed.
-        lines = text.split("\n")[:-1]
-        if not lines:
+            )
+        rows = read_lines(path)
+        if not rows:
             raise RunError(f"{path} holds no metrics")
-        rows = [parse_line(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
         for number, row in enumerate(rows, 1):
             if not isinstance(row.get("step"), int):
                 raise RunError(f"{path}, line {number}, is broken: it has no number of a `step`")

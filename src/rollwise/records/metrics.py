@@ -17,16 +17,18 @@ def metrics_line(metrics: Row) -> str:
 
 
 def read_lines(path: Path) -> list[Row]:
-    """Read a file that has a JSON object on each line; `RunError` names what is broken."""
+    """Read a file that has a JSON object on each line; `RunError` names what is broken.
+
+    A line without an end was being written when its command was killed, and is left out.
+    """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
     except (OSError, ValueError) as error:
         raise RunError(f"cannot read {path}: {error}") from None
-    return [parse_line(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+    return [_parsed(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
 
 
-def parse_line(line: str, place: str) -> Row:
-    """Read a line; `RunError` says that the line at this `place` is broken."""
+def _parsed(line: str, place: str) -> Row:
     try:
         row: Any = json.loads(line)
     except (ValueError, RecursionError) as error:

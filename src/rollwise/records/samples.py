@@ -1,6 +1,5 @@
 """What a run keeps of its steps, in files of a bounded size: each is full, or the newest."""
 
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,10 +78,6 @@ class StepFiles:
             return sum(pq.read_metadata(path).num_rows for path in self.paths)
         except (OSError, pa.ArrowException) as error:
             raise RunError(f"cannot read the rows in {self.folder}: {error}") from None
-
-    def remove(self) -> None:
-        """Remove all that is written."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def discard_after(self, step: int) -> None:
         """Remove the rows of later steps, and what was left half written."""

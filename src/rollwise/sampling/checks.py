@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.plugins import calling, wrong_result
+from rollwise.plugins import wrong_result
 
 
 def setting(default: Any, help: str, *, name: str = "", **limits: Any) -> Any:
@@ -76,8 +76,7 @@ def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
 def check_flags(plugin: object, *names: str) -> None:
     """Refuse (a `PluginError`) attributes that must be True or False, and are something else."""
     for name in names:
-        with calling(plugin, name):
-            value = getattr(plugin, name)
+        value = getattr(plugin, name)
         if not isinstance(value, bool):
             raise wrong_result(plugin, name, "True or False", value)
 
@@ -86,8 +85,7 @@ def array_from(
     plugin: object, method: str, wanted: str, fits: Callable[[NDArray[Any]], bool], *given: Any
 ) -> NDArray[Any]:
     """Call a plug-in for an array of numbers; a `PluginError` names it where none `fits`."""
-    with calling(plugin, method):
-        answer = getattr(plugin, method)(*given)
+    answer = getattr(plugin, method)(*given)
     try:
         found = np.asarray(answer)
         fine = found.dtype.kind in "biuf" and fits(found)

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.errors import PluginError
-from rollwise.plugins import calling, wrong_result
+from rollwise.plugins import wrong_result
 from rollwise.sampling.checks import at_least, setting, share
 
 
@@ -160,16 +159,11 @@ def where_satisfied(
     """Say of each pair of counts, arrays of one shape, whether a rule is satisfied.
 
     A rule that is for single counts alone is asked about one pair after another. A `PluginError`
-    names a rule of the user's that raised an error, or did not return booleans.
+    names a rule of the user's that did not return booleans.
     """
     try:
-        with calling(named_rule(rule), "satisfied"):
-            answer = rule.satisfied(positives, negatives)
-    except (TypeError, ValueError, PluginError) as error:
-        cause = error.__cause__ if isinstance(error, PluginError) else error
-        if not isinstance(cause, (TypeError, ValueError)):
-            raise
-        # `and`, `min` and `math.sqrt` do not take arrays
+        answer = rule.satisfied(positives, negatives)
+    except (TypeError, ValueError):  # `and`, `min` and `math.sqrt` do not take arrays
         pairs = zip(positives.flat, negatives.flat, strict=True)
         answer = np.array([is_satisfied(rule, int(n), int(m)) for n, m in pairs])
         answer = answer.reshape(positives.shape)
@@ -178,15 +172,12 @@ def where_satisfied(
 
 def where_given_up(rule: ExitRule, chance: Any) -> Any:
     """Say of chances of any shape whether a rule gives up; raises what `where_satisfied` does."""
-    with calling(named_rule(rule), "gives_up"):
-        answer = rule.gives_up(chance)
-    return _booleans(rule, "gives_up", answer, np.shape(chance))[()]
+    return _booleans(rule, "gives_up", rule.gives_up(chance), np.shape(chance))[()]
 
 
 def is_satisfied(rule: ExitRule, positives: int, negatives: int) -> bool:
     """Say whether a rule is satisfied by two counts; raises what `where_satisfied` does."""
-    with calling(named_rule(rule), "satisfied"):
-        answer = rule.satisfied(positives, negatives)
+    answer = rule.satisfied(positives, negatives)
     if not isinstance(answer, (bool, np.bool_)):
         raise wrong_result(named_rule(rule), "satisfied", "True or False", answer)
     return bool(answer)

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.plugins import calling, wrong_result
+from rollwise.plugins import wrong_result
 from rollwise.sampling.baselines import belief_baseline, share_of_draws
 from rollwise.sampling.checks import one_of, setting
 from rollwise.sampling.estimators import estimates_of
@@ -307,8 +307,7 @@ def advantages(
 
 def advantages_by(objective: Objective, pool: Pool, group: Group) -> Floats:
     """Ask an objective for advantages, shape (k,); a `PluginError` if a user's does not answer."""
-    with calling(objective, "advantages"):
-        values: Any = objective.advantages(pool, group)
+    values: Any = objective.advantages(pool, group)
     shape = group.rewards.shape
     fits = type(values) is np.ndarray and values.shape == shape and values.dtype.kind in "fiu"
     if not fits or not np.isfinite(values).all():

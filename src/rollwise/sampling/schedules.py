@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.plugins import calling, wrong_result
+from rollwise.plugins import wrong_result
 from rollwise.sampling.checks import at_least, at_most, setting, share
 from rollwise.sampling.exits import ExitRule, check_is_rule, is_satisfied, named_rule
 from rollwise.sampling.prompt import SampledPrompt
@@ -229,8 +229,7 @@ _NO_TURN = math.inf
 
 def dispatcher_of(schedule: Schedule) -> Dispatcher:
     """Make a session's dispatcher; a `PluginError` names a schedule whose `dispatcher` is wrong."""
-    with calling(schedule, "dispatcher"):
-        made = schedule.dispatcher()
+    made = schedule.dispatcher()
     if not all(callable(getattr(made, verb, None)) for verb in ("add", "changed", "next")):
         wanted = "an object with the methods add, changed and next"
         raise wrong_result(schedule, "dispatcher", wanted, made)

@@ -7,7 +7,7 @@ the same wrong answer are not recognised as equal, its votes are split.
 import re
 from collections.abc import Sequence
 
-from rollwise.config import GradingSection
+from rollwise.config.choices import GradingSection
 from rollwise.grading.final_answers import final_boxes
 from rollwise.grading.settings import ExactSettings, MathSettings
 

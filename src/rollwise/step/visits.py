@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.beliefs.state import metrics_of
-from rollwise.plugins import calling
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool
 from rollwise.sampling.draws import Key
@@ -23,8 +22,7 @@ def tell(
     Those are what it had believed of the prompts (`belief_metrics`), and its own after.
     """
     believed = belief_metrics(sampler, keys, correct, drawn)
-    with calling(sampler, "tell"):
-        sampler.tell(keys, correct=correct, drawn=drawn)
+    sampler.tell(keys, correct=correct, drawn=drawn)
     return believed | metrics_of(sampler)
 
 

@@ -8,7 +8,7 @@ from rollwise.tasks.duplicates import remove_near_duplicates
 from rollwise.tasks.problem import Problem
 from rollwise.tasks.readers import ProblemSet, read_problems
 from rollwise.tasks.running_sums import make_problems as make_running_sums
-from rollwise.tasks.sources import make_built_in, read_first, read_source
+from rollwise.tasks.sources import make_built_in, read_source
 from rollwise.tasks.writers import write_problems
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "make_built_in",
     "make_running_sums",
     "read_benchmark",
-    "read_first",
     "read_problems",
     "read_source",
     "remove_near_duplicates",

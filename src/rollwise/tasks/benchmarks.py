@@ -14,7 +14,7 @@ from rollwise.tasks.problem import Problem, with_system_prompt
 from rollwise.tasks.readers import read_problems
 from rollwise.tasks.running_sums import HELDOUT_SEED
 from rollwise.tasks.sources import make_built_in
-from rollwise.tasks.tables import check_name, is_path
+from rollwise.tasks.tables import is_path
 
 BUILT_IN_PROBLEMS = 256
 
@@ -71,10 +71,6 @@ def find_benchmarks(wanted: Sequence[str]) -> list[Benchmark]:
 
 
 def _find(text: str) -> Benchmark:
-    try:
-        check_name(text)
-    except DataError as error:
-        raise ConfigError(f"`benchmarks`: {error}") from None
     name, equals, file = text.partition("=")
     if equals and _NAME.fullmatch(name) and file:
         return dataclasses.replace(

@@ -98,7 +98,6 @@ def read_problems(
     system_prompt: str = "",
     environment: EnvironmentSource | None = None,
     columns: Collection[str] = (),
-    most: int | None = None,
 ) -> ProblemSet:
     """Read the problems of a source; each is kept once, where it comes first.
 
@@ -113,7 +112,6 @@ def read_problems(
         system_prompt: The first message of each problem that has no system message.
         environment: The environment whose questions are read if `source` is `environment`.
         columns: Further columns that problems keep, where a row has them.
-        most: Rows of a file to read, the first ones; by default all.
 
     Raises:
         DataError: The source cannot be read, has neither schema, or has a malformed row.
@@ -123,7 +121,7 @@ def read_problems(
         return ProblemSet.of(_asked_by(environment, system_prompt))
     question, answer = problem_column or "problem", answer_column or "answer"
     wanted = {*VERL_COLUMNS, question, answer, *OPTIONAL_COLUMNS, *columns}
-    table = read_table(source, split, subset, wanted, most)
+    table = read_table(source, split, subset, wanted)
     is_renamed = bool(problem_column or answer_column)
     if not is_renamed and set(VERL_COLUMNS) <= set(table.columns):
         pairs = ((row, _prompt(row, question), _ground_truth(row)) for row in table.rows)

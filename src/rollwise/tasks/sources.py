@@ -4,13 +4,10 @@ from collections.abc import Collection
 
 from rollwise.config.data import DataSettings, ReadingSettings
 from rollwise.config.drawing import SourceSettings
-from rollwise.errors import ConfigError, DataError
+from rollwise.errors import ConfigError
 from rollwise.tasks.problem import Problem
 from rollwise.tasks.readers import ProblemSet, read_problems
 from rollwise.tasks.running_sums import make_problems
-
-FIRST = 64
-"""Rows that are read of a file to find out whether it can be used."""
 
 
 def make_built_in(
@@ -32,7 +29,6 @@ def read_source(
     data: DataSettings | SourceSettings,
     split: str,
     columns: Collection[str] = (),
-    most: int | None = None,
 ) -> ProblemSet:
     """Read the problems of a source as `data` says; see `read_problems` for the others.
 
@@ -49,17 +45,4 @@ def read_source(
         system_prompt=data.system_prompt,
         environment=data.source(),
         columns=columns,
-        most=most,
     )
-
-
-def read_first(source: str, data: DataSettings | SourceSettings) -> ProblemSet:
-    """Read the first problems of a file, to find soon what is wrong with all of them.
-
-    Raises:
-        DataError: The file cannot be read, or its columns fit no schema.
-    """
-    try:
-        return read_source(source, data, "", most=FIRST)
-    except DataError:  # in JSON Lines, later rows may have columns that the first ones lack
-        return read_source(source, data, "")

@@ -6,14 +6,10 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from rollwise.errors import DataError, half_of_a_pair, one_line
-
-LONGEST_PATH, LONGEST_NAME = 4096, 255
-"""Bytes of a path, and of each part of it."""
 
 FILE_SUFFIXES = (".parquet", ".jsonl", ".json")
 
@@ -74,38 +70,12 @@ class Table:
 
 def is_path(source: str | Path) -> bool:
     """Whether a source is a file, existing or not, rather than a data set on the hub."""
-    check_name(source)
     path = Path(source).expanduser()
     begins_as_path = isinstance(source, Path) or source.startswith((".", "/", "~"))
-    return begins_as_path or path.suffix.lower() in FILE_SUFFIXES or path.exists()
+    return begins_as_path or path.suffix.lower() in FILE_SUFFIXES or os.path.exists(path)
 
 
-def check_name(source: str | Path) -> None:
-    """Refuse a name that neither a file nor a data set can have.
-
-    Raises:
-        DataError: It is longer than a path, or a part of it than a file's name, or has a NUL.
-    """
-    text = str(source)
-    shown = text[:80]
-    if "\0" in text:
-        raise DataError(f"{shown!r}: a name with a NUL, which no file can have")
-    if len(os.fsencode(text)) > LONGEST_PATH or any(
-        len(os.fsencode(part)) > LONGEST_NAME for part in text.split("/")
-    ):
-        raise DataError(
-            f"{shown!r}...: a name of {len(text):,} characters; a path has at most "
-            f"{LONGEST_PATH:,} bytes, and each part of it {LONGEST_NAME}"
-        )
-
-
-def read_table(
-    source: str | Path,
-    split: str,
-    subset: str | None,
-    wanted: set[str],
-    most: int | None = None,
-) -> Table:
+def read_table(source: str | Path, split: str, subset: str | None, wanted: set[str]) -> Table:
     """Read the `wanted` columns of a file, or else of a data set on the hub; see `read_problems`.
 
     Raises:
@@ -115,16 +85,14 @@ def read_table(
     suffix = path.suffix.lower()
     if not is_path(source):
         return _read_hub(str(source), split, subset, wanted)
-    if not path.exists():
+    if not os.path.exists(path):  # which takes any name
         raise DataError(f"no such file: {path}")
     if suffix not in FILE_SUFFIXES:
         raise DataError(f"{path}: must be a file that ends in {', '.join(FILE_SUFFIXES)}")
-    return (
-        _read_parquet(path, wanted, most) if suffix == ".parquet" else _read_json_lines(path, most)
-    )
+    return _read_parquet(path, wanted) if suffix == ".parquet" else _read_json_lines(path)
 
 
-def _read_parquet(path: Path, wanted: set[str], most: int | None) -> Table:
+def _read_parquet(path: Path, wanted: set[str]) -> Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -134,21 +102,16 @@ def _read_parquet(path: Path, wanted: set[str], most: int | None) -> Table:
             if twice := sorted({name for name in columns if columns.count(name) > 1}):
                 raise DataError(f"{path}: there are two columns of the name {twice[0]!r}")
             kept = [name for name in columns if name in wanted]
-            if most is None:
-                rows = file.read(columns=kept).to_pylist()
-            else:
-                first = next(file.iter_batches(most, columns=kept), None)
-                rows = [] if first is None else first.to_pylist()
+            rows = file.read(columns=kept).to_pylist()
     except (OSError, ValueError, pa.ArrowException) as error:
         raise DataError(f"{path}: cannot be read as parquet: {one_line(error)}") from error
     return Table(str(path), columns, _number_rows(str(path), rows))
 
 
-def _read_json_lines(path: Path, most: int | None) -> Table:
+def _read_json_lines(path: Path) -> Table:
     try:
         with path.open("rb") as file:  # bytes: a wrong encoding is an error of its line
-            numbered = ((i, line) for i, line in enumerate(file, 1) if line.strip())
-            lines = list(islice(numbered, most))
+            lines = [(i, line) for i, line in enumerate(file, 1) if line.strip()]
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
     rows = [_read_line(f"{path}, line {i}", line) for i, line in lines]
@@ -158,7 +121,7 @@ def _read_json_lines(path: Path, most: int | None) -> Table:
 
 def _read_line(place: str, line: bytes) -> Row:
     try:
-        cells = json.loads(line, object_pairs_hook=_once_each)
+        cells = json.loads(line)
         half = half_of_a_pair(json.dumps(cells, ensure_ascii=False)) if b"\\u" in line else ""
     except (ValueError, RecursionError) as error:
         raise DataError(f"{place}: broken JSON: {one_line(error)}") from error
@@ -167,17 +130,6 @@ def _read_line(place: str, line: bytes) -> Row:
     if half:
         raise DataError(f"{place}: {half} is half of a surrogate pair, which is no character")
     return Row(place, cells)
-
-
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a dictionary of what each name stands before; JSON allows a name twice."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(
-            f"the name {next(n for n in names if names.count(n) > 1)!r} is there twice"
-        )
-    return made
 
 
 def _read_hub(name: str, split: str, subset: str | None, wanted: set[str]) -> Table:
@@ -197,15 +149,7 @@ def _read_hub(name: str, split: str, subset: str | None, wanted: set[str]) -> Ta
         ) from error
     columns = list(dataset.column_names)
     rows = dataset.select_columns([column for column in columns if column in wanted])
-    return Table(name, columns, _number_rows(name, _read_each(name, rows)))
-
-
-def _read_each(name: str, rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    """Yield the rows of a data set on the hub, which are read as one comes to them."""
-    try:
-        yield from rows
-    except Exception as error:  # as where it is loaded
-        raise DataError(f"the data set {name!r} cannot be read: {one_line(error)}") from error
+    return Table(name, columns, _number_rows(name, rows))
 
 
 def _number_rows(name: str, rows: Iterable[dict[str, Any]]) -> Iterable[Row]:

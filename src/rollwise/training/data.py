@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from rollwise.config import BUILT_IN_NAMES, TrainConfig
 from rollwise.errors import ConfigError, DataError
 from rollwise.models.building import Parts
-from rollwise.models.encoding import prompt_limit
 from rollwise.tasks import Problem, make_built_in, read_source
 from rollwise.tasks.running_sums import HELDOUT_SEED
 
@@ -28,17 +27,13 @@ class RunData:
     prompts: dict[str, list[int]]
 
 
-def load_data(parts: Parts[TrainConfig]) -> RunData:
-    """Read the problems of a run, hold some out, and encode them; log what is left out."""
-    config = parts.config
-    # Check this first, because reading may take long.
-    longest, most = config.data.max_prompt_tokens, config.engine.max_new_tokens
-    prompt_limit(longest, most, parts.model.context)
-    train, heldout = (parts.encode(problems) for problems in read_both(config))
+def load_data(parts: Parts[TrainConfig], read: tuple[list[Problem], list[Problem]]) -> RunData:
+    """Encode the problems of a run, those that `read_both` returned; log what is left out."""
+    train, heldout = (parts.encode(problems) for problems in read)
     for role, encoded in (("training", train), ("held-out", heldout)):
         if encoded.too_long:
             log.warning("%d %s prompts are over %d tokens", encoded.too_long, role, encoded.limit)
-    check_batch(config, len(train.problems))
+    check_batch(parts.config, len(train.problems))
     return RunData(train.problems, heldout.problems, train.token_ids | heldout.token_ids)
 
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from rollwise.config import MICRO_BATCH_TOKENS, LearnerSettings
+from rollwise.config import LearnerSettings
+from rollwise.config.learning import MICRO_BATCH_TOKENS
 from rollwise.engines.cpu import core_share
 from rollwise.errors import EngineError, PolicyError
 from rollwise.models.loading import merged_weights

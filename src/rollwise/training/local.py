@@ -7,7 +7,7 @@ import torch
 from rollwise.config import TrainConfig
 from rollwise.engines import ENGINES, Engine
 from rollwise.errors import ConfigError
-from rollwise.models.building import needs_model, open_engine
+from rollwise.models.building import open_engine
 from rollwise.models.loading import for_sampling, load_model
 from rollwise.training.learner import Learner
 
@@ -29,7 +29,7 @@ class LocalBackend:
         weights = checkpoint / "model" if checkpoint else None
         model, self.tokenizer = load_model(config.model, weights)
         self.context: int | None = getattr(model.config, "max_position_embeddings", None)
-        self._config, self._needs_model = config, needs_model(config)
+        self._config, self._needs_model = config, config.engine.kind.needs_model
         merged, temperature = not self._needs_model, config.engine.temperature
         self.learner = Learner(model, config.learner, temperature, merged)
 

@@ -105,11 +105,10 @@ def draw(run: Run, number: int) -> Step:
         "the environment failed in": step.metrics.get("ends", {}).get("failed", 0),
     }
     for what, count in failed.items():
-        if run.config.grading.stop_if_all_fail and count and count >= step.metrics["draws"]:
+        if count and count >= step.metrics["draws"]:
             raise RunError(
                 f"{what} all {count:,} responses of step {number}, so there is nothing to learn; "
-                "the log has the first reason. Mend it and repeat the command, or set "
-                "`grading.stop_if_all_fail = false`"
+                "the log has the first reason. Mend it and repeat the command"
             )
     return step
 

@@ -18,7 +18,7 @@ from rollwise.records.folder import describe_start
 from rollwise.tasks.columns import feature_columns
 from rollwise.training.backend import Backend
 from rollwise.training.checkpoints import check_checkpoint, load_checkpoint, prune_checkpoints
-from rollwise.training.data import load_data
+from rollwise.training.data import load_data, read_both
 from rollwise.training.state import Run, Spent
 
 log = logging.getLogger(__name__)
@@ -38,9 +38,10 @@ def resume_run(config: TrainConfig, folder: RunFolder) -> Run:
 
 
 def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -> Run:
+    read = read_both(config)  # before the model, which takes longer
     backend: Backend = config.backend.make().open(config, checkpoint)
     parts = Parts(config, backend)
-    data = load_data(parts)
+    data = load_data(parts, read)
     keys = [problem.key for problem in data.train]
     columns = feature_columns(data.train, data.prompts)
     sampler = make_sampler(config, keys, columns)

@@ -8,7 +8,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from rollwise.config import BUILT_IN_NAMES, MICRO_BATCH_TOKENS, TrainConfig
+from rollwise.config import BUILT_IN_NAMES, TrainConfig
+from rollwise.config.learning import MICRO_BATCH_TOKENS
 from rollwise.integrations.verl.settings import (
     MANAGER,
     MODE,
