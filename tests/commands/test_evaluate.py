@@ -198,7 +198,7 @@ def test_prompts_that_leave_no_room_for_a_response_are_said_to(tmp_path, write_l
     options = ["--benchmarks", file, "--engine.max_new_tokens", "120"]
     code, shown = say("evaluate", tmp_path / "run", *options)
     assert code == 2
-    assert "`engine.max_new_tokens` = 120 leaves 8 of them; lower it" in shown
+    assert "the shortest has 62 tokens, and 8 are left of" in shown
 
 
 def test_a_finished_evaluation_needs_no_model_and_is_not_of_another_command(

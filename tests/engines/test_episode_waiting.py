@@ -1,4 +1,4 @@
-"""Episodes that wait, are cancelled or take too long."""
+"""Episodes that wait, or are cancelled."""
 
 import asyncio
 import contextlib
@@ -8,17 +8,9 @@ import threading
 import warnings
 
 import pytest
-from episode_fakes import (
-    DRAW,
-    Playing,
-    Talking,
-    play,
-    playing_by,
-    says,
-)
+from episode_fakes import DRAW, Playing, Talking, playing_by
 from tiny_models import LIMIT, PROMPTS, make_model, make_tokenizer
 
-from rollwise.engines import EpisodeLimits
 from rollwise.engines.asynchronous import AsyncEngine
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.environments import Turn
@@ -65,32 +57,8 @@ def test_what_is_cancelled_has_cost_all_its_turns():
         assert playing.cancel([a]) == 2
         assert playing.cancel([b]) == 2 + 3
         assert playing.cancel([c]) == 0 == playing.cancel([a, b, c])
-        assert playing.cancelled == 2
         assert playing.free_slots == 2
         assert playing.wait() == []
-
-
-def test_a_slow_episode_is_cut_wherever_it_is():
-    never = asyncio.Event()
-
-    async def waits():
-        await never.wait()
-
-    limits = EpisodeLimits(seconds=10)
-    answers = Playing(lambda turn, reply: Turn("x", reward=0.5) if turn == 1 else waits())
-    outcome = play(answers, limits=limits, clock=iter(range(0, 1000, 5)).__next__)
-    assert (outcome.end, outcome.reward, outcome.usage.turns) == ("truncated", 0.5, 2)
-    assert outcome.usage.seconds >= 10
-
-    class Stuck(Talking):
-        """Draws the second turn for ever."""
-
-        def wait(self):
-            return [] if 2 in self.under_way.values() else super().wait()
-
-    outcome = play(answers, Stuck(), limits=limits, clock=iter(range(100)).__next__)
-    assert (outcome.end, outcome.reward, outcome.usage.turns) == ("truncated", 0.5, 2)
-    assert outcome.usage.tokens == 2 + 3, "those of the turn that was broken off count"
 
 
 def test_answers_that_are_ready_are_drawn_on_before_others_are_awaited():
@@ -123,22 +91,6 @@ def test_answers_that_are_ready_are_drawn_on_before_others_are_awaited():
         assert (outcome.draw.index, outcome.usage.turns) == (0, 2)
 
 
-def test_the_engine_is_interrupted_when_the_time_of_an_episode_is_over():
-    rang = threading.Event()
-
-    class Stuck(Talking):
-        def wait(self):
-            assert rang.wait(timeout=60), "nobody said that the time is over"
-            return []
-
-        def interrupt(self):
-            rang.set()
-
-    limits = EpisodeLimits(seconds=0.01)
-    outcome = play(says(Turn("x")), Stuck(), limits=limits)
-    assert (outcome.end, outcome.usage.turns, outcome.usage.tokens) == ("truncated", 1, 3)
-
-
 @pytest.mark.parametrize("blocks", [True, False], ids=["the loop is blocked", "cancel is ignored"])
 def test_an_environment_that_does_not_end_is_left_behind(blocks, caplog, monkeypatch):
     monkeypatch.setattr("rollwise.engines.environment_loop.CLOSE_SECONDS", 0.05)
@@ -161,7 +113,7 @@ def test_an_environment_that_does_not_end_is_left_behind(blocks, caplog, monkeyp
     [result] = turns.wait()
     engine._end_turn(result)
     assert begun.wait(60)
-    of_environment = engine._environment_loop._thread
+    of_environment = engine._answers._thread._thread
     closing = threading.Thread(target=engine.close, daemon=True)
     closing.start()
     closing.join(60)
@@ -193,9 +145,6 @@ def test_the_built_in_engine_can_be_interrupted_and_draws_on():
 def test_an_engine_on_an_event_loop_can_be_interrupted():
     class Idle(AsyncEngine):
         submit = load_weights = None
-
-        async def _release(self):
-            pass
 
     with Idle(slots=1, name="idle") as engine:
         engine._begin(DRAW, asyncio.Event().wait, seconds=60)

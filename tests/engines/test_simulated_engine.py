@@ -42,17 +42,6 @@ def observe(draws, **options):
 # ---- virtual time ----
 
 
-def test_busy_slots_slow_each_other_until_they_are_free():
-    """After 10 tokens of each the two that are cancelled leave 20 tokens to one alone."""
-    engine = engine_of(4, seconds_per_token=0.0, seconds_per_busy_slot=0.25)
-    right, *wrong = draws_of("right", "wrong", "wrong", "wrong")
-    engine.submit([right, *wrong])
-    engine.wait()
-    assert (engine.now, engine.busy, engine.cancel(wrong[:2])) == (10.0, 40.0, 20)
-    engine.wait()
-    assert engine.now == 10.0 + 20 * 0.25
-
-
 @given(st.integers(1, 5), st.lists(st.integers(0, 10**6), max_size=30, unique=True))
 def test_completions_come_when_a_line_of_customers_would_be_served(slots, seeds):
     """Each customer goes to the counter that is free first."""

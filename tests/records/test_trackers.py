@@ -31,7 +31,7 @@ def test_tensorboard_gets_every_number_at_its_step(tmp_path):
     assert read["ledger/draws/trained"] == [(1, 1.0), (2, 2.0)]
     assert read["ledger/draws/surplus"] == [(1, 0.0), (2, 0.0)]
     assert read["ledger/tokens/trained"] == [(1, 10.0), (2, 20.0)]
-    assert not any(tag.startswith("draws_by_round") for tag in read)
+    assert read["draws_by_round/1"] == [(1, 8.0), (2, 8.0)]
     assert read["step"] == [(1, 1.0), (2, 2.0)]
 
 

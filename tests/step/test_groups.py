@@ -129,7 +129,7 @@ def said(*tokens, logprob=-1.0):
 def two_turns(**changed):
     """The model says 5 6, the environment 7 8 9, the model 4."""
     return Episode(
-        **{"spans": (said(5, 6), Span((7, 8, 9)), said(4, logprob=-3.0)), "usage": Usage(4, 2, 1.5)}
+        **{"spans": (said(5, 6), Span((7, 8, 9)), said(4, logprob=-3.0)), "usage": Usage(4, 2)}
         | changed
     )
 

@@ -93,8 +93,8 @@ def test_episodes_are_counted_by_their_ends():
         session.record(draw, 1.0, Episode(spans=(), usage=Usage(1, turns=2), end=end))
     [pool] = session.pools.values()
     groups = [make_group(StepRecipe(), pool, np.random.default_rng(0))]
-    metrics = rollout_metrics(Rollouts(session, cost=RolloutCost(cancelled=4)), groups, first=2)
-    assert metrics["ends"] == {"done": 2, "truncated": 1, "failed": 0, "cancelled": 4}
+    metrics = rollout_metrics(Rollouts(session), groups, first=2)
+    assert metrics["ends"] == {"done": 2, "truncated": 1, "failed": 0}
     assert metrics["turns"] == 2
 
 

@@ -54,6 +54,7 @@ def test_what_is_in_a_runs_folder(whole, metrics_of):
     assert summary["draws"] == sum(line["draws"] for line in lines[1:])
     assert summary["tokens"] == sum(line["tokens"] for line in lines[1:])
     assert 0 < summary["seconds"] < 600
+    assert all(line["cpu_seconds"] > 0 for line in RunFolder(whole).read_metrics()[1:])
     assert len(RunFolder(whole).read_samples()) == summary["draws"]  # four of four prompts a step
 
 

@@ -42,14 +42,6 @@ def config_of(**changed):
     return make_config(SETTINGS, changed)
 
 
-def test_checkpoints_are_written_when_due_and_old_ones_go(tmp_path, whole, state_of):
-    folder = RunFolder(tmp_path / "run")
-    config = config_of(checkpoint={"every": 1, "keep": 2})
-    train(start_run(config, folder), Observer())
-    assert sorted(p.name for p in folder.checkpoints.iterdir()) == ["step-000003", "step-000004"]
-    assert state_of(folder.path) == state_of(whole)
-
-
 def dropping(entry):
     """What is drawn at this entry into `Run.droppable` is dropped, when it is all there."""
     entries = itertools.count(1)

@@ -246,14 +246,11 @@ class EpisodeSection(VariantByType):
     max_tokens: int = Field(8192, ge=1)
     """Begin no turn of a draw once it has this many tokens, the environment's included;
     `engine.max_new_tokens` is for one turn."""
-    max_seconds: float | None = Field(None, gt=0)
-    """Cut a draw after this many seconds, in the middle of a turn or of an answer; what it is until
-    then counts."""
 
     @property
     def plays(self) -> bool:
         """Whether draws are played as episodes."""
-        return self.kind is not SingleTurn or self.max_seconds is not None
+        return self.kind is not SingleTurn
 
     @property
     def further_tokens(self) -> int:

@@ -5,8 +5,7 @@ and register the settings in `ENGINES`.
 """
 
 from rollwise.engines.engine import Engine
-from rollwise.engines.episode_state import EpisodeLimits
-from rollwise.engines.episodes import EpisodeEngine
+from rollwise.engines.episodes import EpisodeEngine, EpisodeLimits
 from rollwise.engines.settings import (
     EngineInputs,
     EngineSettings,

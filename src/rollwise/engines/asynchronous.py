@@ -22,6 +22,36 @@ RETRIED = (408, 409, 429)
 log = logging.getLogger(__name__)
 
 
+class LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def stop(self, seconds: float | None = None) -> bool:
+        """Cancel what runs, and wait until it has ended; returns whether it did in time."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(seconds)
+        return not self.is_alive
+
+    def _run(self) -> None:
+        # Processes started here inherit this mask: only this process handles Ctrl-C.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.run_until_complete(end_other_tasks())
+        self._loop.close()
+
+
 class AsyncEngine(Engine):
     """Base class of engines that draw up to `slots` responses on an event loop, in a thread.
 
@@ -33,9 +63,7 @@ class AsyncEngine(Engine):
         self._in_flight: dict[Draw, Future[Result]] = {}
         self._ended: queue.SimpleQueue[tuple[Draw, Future[Result]] | None] = queue.SimpleQueue()
         self._free = asyncio.Semaphore(slots)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run_loop, name=name, daemon=True)
-        self._thread.start()
+        self._thread = LoopThread(name)
 
     @property
     def free_slots(self) -> int:
@@ -73,11 +101,10 @@ class AsyncEngine(Engine):
         self._ended.put(None)
 
     def close(self) -> None:
-        if self._loop.is_closed():
-            return
-        self.cancel(list(self._in_flight))
-        self._call(self._release())
-        self._stop_loop()
+        if self._thread.is_alive:
+            self.cancel(list(self._in_flight))
+            self._call(self._release())
+            self._thread.stop()
 
     def _tokens_so_far(self, draw: Draw, future: Future[Result]) -> int:
         """Tokens drawn for a draw; 0 if that is not known."""
@@ -88,7 +115,7 @@ class AsyncEngine(Engine):
 
     async def _release(self) -> None:
         """End what runs on the loop, and any process beyond it."""
-        raise NotImplementedError
+        await end_other_tasks()
 
     def _begin(
         self, draw: Draw, complete: Callable[[], Coroutine[Any, Any, Result]], seconds: float
@@ -103,23 +130,11 @@ class AsyncEngine(Engine):
                 except TimeoutError:
                     return LostDraw(draw, f"not done after {seconds:g} s")
 
-        future = asyncio.run_coroutine_threadsafe(bounded(), self._loop)
-        self._in_flight[draw] = future
+        self._in_flight[draw] = future = self._thread.begin(bounded())
         future.add_done_callback(lambda ended: self._ended.put((draw, ended)))
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
-
-    def _run_loop(self) -> None:
-        # Processes started here inherit this mask: only this process handles Ctrl-C.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-
-    def _stop_loop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        return self._thread.begin(coroutine).result()
 
 
 async def end_other_tasks() -> None:

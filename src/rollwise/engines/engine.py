@@ -14,12 +14,7 @@ class Engine(ABC):
     A response must depend only on the weights, the prompt and the draw's seed, not on what else is
     drawn beside it. An engine of one's own inherits from this and defines the first five members;
     the others do nothing by default.
-
-    Attributes:
-        cancelled: Episodes under way that were cancelled so far.
     """
-
-    cancelled: int = 0
 
     @property
     @abstractmethod

@@ -3,14 +3,14 @@
 import itertools
 import logging
 import math
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any
 
 from rollwise.engines.engine import Engine
 from rollwise.engines.environment_loop import EnvironmentLoop
-from rollwise.engines.episode_state import EpisodeLimits, Playing
 from rollwise.environments.episodes import (
     EpisodeEnvironment,
     EpisodeLost,
@@ -23,6 +23,7 @@ from rollwise.environments.episodes import (
 from rollwise.errors import PluginError, one_line
 from rollwise.plugins import raised_in_plugin, wrong_result
 from rollwise.sampling import Draw
+from rollwise.sampling.checks import at_least
 from rollwise.sampling.draws import Key, hash_index
 from rollwise.step.episodes import End, Span, Usage
 from rollwise.step.outcomes import Completion, LostDraw, PlayedEpisode, Prompts, Result
@@ -35,6 +36,59 @@ Encode = Callable[[str | Sequence[Message]], Sequence[int]]
 
 EncodePrompt = Callable[[Sequence[Message]], Sequence[int]]
 """A conversation -> its tokens, with which the model's turn begins."""
+
+Course = Generator[Any, Any, tuple[End, float | None]]
+"""An episode from its first turn to its end and reward. Yields what it waits for: a context, whose
+completion it is sent, or an awaitable, whose answer it is sent."""
+
+
+@dataclass(frozen=True)
+class EpisodeLimits:
+    """Where an episode is cut.
+
+    Attributes:
+        turns: The most turns of the model.
+        tokens: No turn begins once the episode has this many, the environment's included.
+        context: The most tokens of prompt and episode; infinite if unknown.
+        turn_tokens: The most tokens of a turn, which the context must have room for; None if
+            unknown.
+    """
+
+    turns: int = 16
+    tokens: int = 8192
+    context: float = math.inf
+    turn_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        at_least("turns", self.turns, 1)
+        at_least("tokens", self.tokens, 1)
+
+
+@dataclass(eq=False)
+class Playing:
+    """An episode under way."""
+
+    draw: Draw
+    # Each prompt that the model was given, with what followed from it; the last goes on.
+    rows: list[tuple[Sequence[int], list[Span]]]
+    drawn: int = 0  # tokens of the model
+    said: list[str] = field(default_factory=list)  # by both sides, for people
+    turns: int = 0
+    text: str = ""  # what the model said last
+    play: Play | None = None
+    turn: Draw | None = None  # the one that is being drawn
+    answering: "Future[Turn] | None" = None  # what an environment is about to answer
+
+    @property
+    def context(self) -> list[int]:
+        """The last prompt, and all that followed from it."""
+        prompt, spans = self.rows[-1]
+        return [*prompt, *(token for span in spans for token in span.tokens)]
+
+    @property
+    def length(self) -> int:
+        """Tokens after all prompts, the environment's included."""
+        return sum(len(span.tokens) for _, spans in self.rows for span in spans)
 
 
 class EpisodeEngine(Engine):
@@ -52,9 +106,7 @@ class EpisodeEngine(Engine):
         encode: Turns what an environment says into tokens.
         encode_prompt: Turns a conversation into tokens, for environments that begin anew
             (`Turn.anew`).
-        limits: Where episodes are cut. Seconds are looked at when the engine or an environment
-            reports something, and, if the engine can be interrupted, once an episode's are over.
-        clock: Returns seconds.
+        limits: Where episodes are cut.
     """
 
     def __init__(
@@ -65,14 +117,13 @@ class EpisodeEngine(Engine):
         encode: Encode,
         encode_prompt: EncodePrompt,
         limits: EpisodeLimits | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine, self._environment, self._problems = engine, environment, problems
         self._encode, self._encode_prompt = encode, encode_prompt
-        self._limits, self._clock = limits or EpisodeLimits(), clock
-        self._environment_loop = EnvironmentLoop(engine.interrupt)
+        self._limits = limits or EpisodeLimits()
+        self._answers = EnvironmentLoop[Playing](engine.interrupt)
         self._waiting: dict[Draw, Sequence[int]] = {}
-        self._playing: dict[Draw, Playing] = {}
+        self._playing: dict[Draw, tuple[Playing, Course]] = {}
         self._of_turn: dict[Draw, Playing] = {}
         self._results: list[Result] = []
         self._failures: set[type[Exception]] = set()
@@ -90,7 +141,7 @@ class EpisodeEngine(Engine):
 
     def wait(self) -> Sequence[Result]:
         while True:
-            self._take_answers(wait=0.0)  # so that the engine has all turns that can be drawn
+            self._take_answers(block=False)  # so that the engine has all turns that can be drawn
             self._fill()
             if self._results:
                 break
@@ -99,10 +150,9 @@ class EpisodeEngine(Engine):
                 for result in checked_results(self._engine, results, most):
                     self._end_turn(result)
             elif self._playing:
-                self._take_answers(wait=self._time_left())
+                self._take_answers(block=True)
             else:
                 return []
-            self._cut_overdue()
         results, self._results = self._results, []
         return results
 
@@ -111,11 +161,11 @@ class EpisodeEngine(Engine):
         tokens, turns = 0, list[Draw]()
         for draw in draws:
             self._waiting.pop(draw, None)
-            if (playing := self._playing.get(draw)) is not None:
-                self.cancelled += 1
-                tokens += playing.drawn
-                turns += self._leave(playing)
-        return tokens + self._cancel_in_engine(turns)
+            if draw in self._playing:
+                tokens += self._playing[draw][0].drawn
+                turns += self._leave(draw)
+        drawn = checked_tokens(self._engine, self._engine.cancel(turns)) if turns else 0
+        return tokens + drawn
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         self._engine.load_weights(weights)
@@ -127,10 +177,10 @@ class EpisodeEngine(Engine):
         return self._engine.ignore_ends()
 
     def close(self) -> None:
-        for playing in list(self._playing.values()):
-            self._leave(playing)
+        for draw in list(self._playing):
+            self._leave(draw)
         try:
-            self._environment_loop.close()
+            self._answers.close()
         finally:
             self._engine.close()
 
@@ -138,21 +188,92 @@ class EpisodeEngine(Engine):
         free, elsewhere = self._engine.free_slots, len(self._playing) - len(self._of_turn)
         count = len(self._waiting) if free is None else max(0, free - elsewhere)
         for draw in list(itertools.islice(self._waiting, count)):
-            prompt = self._waiting.pop(draw)
-            self._playing[draw] = playing = Playing(draw, [(prompt, [])], self._clock())
-            if self._limits.seconds is not None:
-                # The engine reports then, whatever it draws.
-                self._environment_loop.interrupt_after(self._limits.seconds)
-            self._begin_turn(playing, draw, prompt)
+            playing = Playing(draw, [(self._waiting.pop(draw), [])])
+            self._playing[draw] = playing, self._course(playing)
+            self._go_on(playing, lambda: None)
 
-    def _begin_turn(self, playing: Playing, turn: Draw, context: Sequence[int]) -> None:
-        playing.turn, playing.answering = turn, None
-        playing.turns += 1
-        self._of_turn[turn] = playing
-        self._engine.submit([turn], {turn.key: context})
+    def _course(self, playing: Playing) -> Course:
+        """Have model and environment speak in turn, until one of them or a limit ends it."""
+        reward, context = 0.0, playing.rows[0][0]
+        while True:
+            reply: Completion = yield context
+            if playing.play is None:
+                playing.play = self._begin(playing.draw)
+            answer = playing.play.step(reply.text)
+            turn = checked_turn(playing.play, (yield answer) if isawaitable(answer) else answer)
+            if turn.reward is not None:
+                if not math.isfinite(turn.reward):
+                    raise ValueError(f"a reward must be finite, got {turn.reward}")
+                reward = float(turn.reward)
+            if turn.done:
+                return "truncated" if reply.truncated else "done", turn.reward
+            if reply.truncated or playing.turns >= self._limits.turns:
+                return "truncated", reward
+            if (following := self._context_after(playing, turn)) is None:
+                return "truncated", reward
+            context = following
+
+    def _begin(self, draw: Draw) -> Play:
+        problem = self._problems[draw.key]
+        seed = hash_index(f"{draw.seed}\x1fenvironment", 0)
+        play = self._environment.begin(Opening(problem.messages, problem.answer, seed))
+        if isinstance(play, type) or not hasattr(play, "step"):
+            due = "an object with `step`"
+            raise wrong_result(self._environment, "begin", due, play)
+        if any(other.play is play for other, _ in self._playing.values()):
+            due = "an object of its own for each episode, not that of another one under way"
+            raise wrong_result(self._environment, "begin", due, play)
+        return play
+
+    def _context_after(self, playing: Playing, turn: Turn) -> list[int] | None:
+        """Add what the environment says; returns the next context, None if there is no room."""
+        said = turn.says if turn.anew is None else turn.anew
+        if turn.anew is None:
+            tokens = list(self._encode(turn.says))
+            context = [*playing.context, *tokens]
+        else:
+            tokens, context = [], list(self._encode_prompt(turn.anew))
+        limits = self._limits
+        too_long = len(context) + (limits.turn_tokens or 1) > limits.context
+        if too_long or playing.length + len(tokens) >= limits.tokens:
+            return None
+        if turn.anew is not None:
+            playing.rows.append((context, []))
+        elif tokens:
+            playing.rows[-1][1].append(Span(tokens))
+        if turn.anew is not None or tokens:
+            text = said if isinstance(said, str) else "\n".join(m["content"] for m in said)
+            playing.said.append(text)
+        return context
+
+    def _go_on(self, playing: Playing, given: Callable[[], Any]) -> None:
+        """Give an episode what it waits for, and see to what it waits for next, or to its end."""
+        draw, (_, course) = playing.draw, self._playing[playing.draw]
+        try:
+            wanted = course.send(given())
+        except StopIteration as ended:
+            self._end(playing, *ended.value)
+        except PluginError:
+            raise
+        except EpisodeLost as error:
+            self._lose(playing, one_line(error))
+        except Exception as error:  # an environment may raise anything; the episode is data
+            self._fail(playing, error)
+        else:
+            if isawaitable(wanted):
+                playing.answering = self._answers.expect(playing, wanted)
+                return
+            playing.turn = draw
+            if playing.turns:
+                key = f"{draw.key}\x1f{draw.index}\x1f{playing.turns}"
+                seed = hash_index(f"{draw.seed}\x1fturn\x1f", playing.turns)
+                playing.turn = Draw(key, draw.index, seed)
+            playing.turns += 1
+            self._of_turn[playing.turn] = playing
+            self._engine.submit([playing.turn], {playing.turn.key: wanted})
 
     def _end_turn(self, result: Result) -> None:
-        """Hand what the model said to the environment."""
+        """Hand what the model said to its episode."""
         playing = self._of_turn.pop(result.draw, None)
         if playing is None:  # of an episode that has ended
             return
@@ -162,111 +283,35 @@ class EpisodeEngine(Engine):
             return
         if not isinstance(result, Completion):
             raise wrong_result(self._engine, "wait", "completions, for turns of episodes", result)
-        playing.last = result
+        playing.text = result.text
         playing.drawn += len(result.tokens)
         playing.said.append(result.text)
         playing.rows[-1][1].append(Span(result.tokens, result.logprobs))
-        try:
-            if playing.play is None:
-                playing.play = self._begin(playing.draw)
-            answer = playing.play.step(result.text)
-        except PluginError:
-            raise
-        except Exception as error:  # an environment may raise anything; the episode is data
-            self._fail(playing, error)
-            return
-        if isawaitable(answer):
-            self._environment_loop.expect(playing, answer)
-        else:
-            self._take(playing, answer)
+        self._go_on(playing, lambda: result)
 
-    def _begin(self, draw: Draw) -> Play:
-        problem = self._problems[draw.key]
-        seed = hash_index(f"{draw.seed}\x1fenvironment", 0)
-        play = self._environment.begin(Opening(problem.messages, problem.answer, seed))
-        if isinstance(play, type) or not hasattr(play, "step"):
-            due = "an object with `step`"
-            raise wrong_result(self._environment, "begin", due, play)
-        if any(other.play is play for other in self._playing.values()):
-            due = "an object of its own for each episode, not that of another one under way"
-            raise wrong_result(self._environment, "begin", due, play)
-        return play
+    def _take_answers(self, block: bool) -> None:
+        """Take what environments have answered; wait for the first of them if told so."""
+        for playing, answer in self._answers.take(block):
+            if playing.answering is answer:  # else it was cancelled
+                playing.answering = None
+                self._go_on(playing, answer.result)
 
-    def _take_answers(self, wait: float | None) -> None:
-        """Take what environments have answered; wait so many seconds for the first of them."""
-        for playing, answer in self._environment_loop.take(wait):
-            try:
-                turn = answer.result()
-            except Exception as error:
-                self._fail(playing, error)
-            else:
-                self._take(playing, turn)
-
-    def _take(self, playing: Playing, turn: object) -> None:
-        """Go on with what an environment has answered, or end the episode."""
-        turn = checked_turn(playing.play, turn)
-        if turn.reward is not None:
-            if not math.isfinite(turn.reward):
-                self._fail(playing, ValueError(f"a reward must be finite, got {turn.reward}"))
-                return
-            playing.reward = float(turn.reward)
-        cut = playing.last is not None and playing.last.truncated
-        if turn.done:
-            self._end(playing, "truncated" if cut else "done", turn.reward)
-        elif cut or playing.turns >= self._limits.turns or self._is_overdue(playing):
-            self._end(playing, "truncated", playing.reward)
-        else:
-            self._continue(playing, turn)
-
-    def _continue(self, playing: Playing, turn: Turn) -> None:
-        """Begin the next turn, unless there is no room for it."""
-        said = turn.says if turn.anew is None else turn.anew
-        try:
-            if turn.anew is None:
-                tokens = list(self._encode(turn.says))
-                context = [*playing.context, *tokens]
-            else:
-                tokens, context = [], list(self._encode_prompt(turn.anew))
-            text = said if isinstance(said, str) else "\n".join(m["content"] for m in said)
-        except Exception as error:  # a chat template may refuse what an environment says
-            self._fail(playing, error)
-            return
-        limits = self._limits
-        too_long = len(context) + (limits.turn_tokens or 1) > limits.context
-        if too_long or playing.length + len(tokens) >= limits.tokens:
-            self._end(playing, "truncated", playing.reward)
-            return
-        if turn.anew is not None:
-            playing.rows.append((context, []))
-        elif tokens:
-            playing.rows[-1][1].append(Span(tokens))
-        if turn.anew is not None or tokens:
-            playing.said.append(text)
-        draw = playing.draw
-        key = f"{draw.key}\x1f{draw.index}\x1f{playing.turns}"
-        begun = Draw(key, draw.index, hash_index(f"{draw.seed}\x1fturn\x1f", playing.turns))
-        self._begin_turn(playing, begun, context)
-
-    def _end(self, playing: Playing, end: End, reward: float | None, broken_off: int = 0) -> None:
-        usage = Usage(playing.drawn + broken_off, playing.turns, self._clock() - playing.began)
-        self._leave(playing)
+    def _end(self, playing: Playing, end: End, reward: float | None) -> None:
+        self._leave(playing.draw)
         self._results.append(
             PlayedEpisode(
                 spans=tuple(playing.rows[0][1]),
                 branches=[(prompt, tuple(spans)) for prompt, spans in playing.rows[1:]],
-                usage=usage,
+                usage=Usage(playing.drawn, playing.turns),
                 end=end,
                 reward=reward,
                 draw=playing.draw,
-                text=playing.last.text if playing.last is not None else "",
+                text=playing.text,
                 transcript="\n".join(playing.said),
             )
         )
 
     def _fail(self, playing: Playing, error: Exception) -> None:
-        if isinstance(error, EpisodeLost):
-            self._lose(playing, one_line(error))
-            return
         if type(error) not in self._failures:
             self._failures.add(type(error))
             message = "an episode failed: %s (more of this kind are only counted)"
@@ -274,44 +319,20 @@ class EpisodeEngine(Engine):
         self._end(playing, "failed", 0.0)
 
     def _lose(self, playing: Playing, reason: str, broken_off: int = 0) -> None:
-        self._leave(playing)
+        self._leave(playing.draw)
         self._results.append(LostDraw(playing.draw, reason, playing.drawn + broken_off))
 
-    def _leave(self, playing: Playing) -> list[Draw]:
+    def _leave(self, draw: Draw) -> list[Draw]:
         """Forget an episode, and close it; returns its turn if that is in the engine."""
-        del self._playing[playing.draw]
-        turn, playing.turn = playing.turn, None
+        playing, _ = self._playing.pop(draw)
         if playing.answering is not None:
             playing.answering.cancel()
             playing.answering = None
         try:
             getattr(playing.play, "close", lambda: None)()
         except Exception as error:  # an environment may raise anything; the episode is over
-            key = playing.draw.key
-            log.warning("an episode of %r could not be closed: %s", key, one_line(error))
-        if turn is None:
+            log.warning("an episode of %r could not be closed: %s", draw.key, one_line(error))
+        if playing.turn is None:
             return []
-        del self._of_turn[turn]
-        return [turn]
-
-    def _is_overdue(self, playing: Playing) -> bool:
-        seconds = self._limits.seconds
-        return seconds is not None and self._clock() - playing.began >= seconds
-
-    def _time_left(self) -> float | None:
-        """Seconds until the first episode is overdue; None if none can be."""
-        if self._limits.seconds is None:
-            return None
-        first = min(playing.began for playing in self._playing.values())
-        return max(0.01, first + self._limits.seconds - self._clock())
-
-    def _cut_overdue(self) -> None:
-        """End episodes whose time is over, in the middle of a turn or of an answer."""
-        if self._limits.seconds is None:
-            return
-        for playing in [p for p in self._playing.values() if self._is_overdue(p)]:
-            broken_off = self._cancel_in_engine([playing.turn] if playing.turn else [])
-            self._end(playing, "truncated", playing.reward, broken_off)
-
-    def _cancel_in_engine(self, turns: Sequence[Draw]) -> int:
-        return checked_tokens(self._engine, self._engine.cancel(turns)) if turns else 0
+        del self._of_turn[playing.turn]
+        return [playing.turn]

@@ -92,9 +92,8 @@ class SimulatedEngine(Engine):
     """An engine in virtual time, whose slots each draw one response at a time.
 
     Draws wait until a slot is free; a draw then takes `prefill` seconds, and `seconds_per_token`
-    for each token, with `seconds_per_busy_slot` more for each slot that is busy. Its response
-    depends only on its seed and its prompt's pass rate. Completions hold token 0 throughout,
-    log-probability 0, and the text "correct" or "incorrect".
+    for each token. Its response depends only on its seed and its prompt's pass rate. Completions
+    hold token 0 throughout, log-probability 0, and the text "correct" or "incorrect".
 
     Args:
         pass_rates: Prompt -> the probability that a response to it is correct.
@@ -102,7 +101,6 @@ class SimulatedEngine(Engine):
         slots: The most responses drawn at a time.
         seconds_per_token: Virtual seconds that a token takes in its slot.
         prefill: Virtual seconds that a draw takes in its slot before its first token.
-        seconds_per_busy_slot: Further seconds of a token for each slot that is busy.
 
     Attributes:
         now: Virtual seconds since the engine was made.
@@ -117,18 +115,14 @@ class SimulatedEngine(Engine):
         slots: int,
         seconds_per_token: float = 1.0,
         prefill: float = 0.0,
-        seconds_per_busy_slot: float = 0.0,
     ) -> None:
         at_least("slots", slots, 1)
-        finite_at_least("seconds_per_token", seconds_per_token, 0)
-        finite_at_least("seconds_per_busy_slot", seconds_per_busy_slot, 0)
-        finite_above_zero("seconds_per_token", seconds_per_token + seconds_per_busy_slot)
+        finite_above_zero("seconds_per_token", seconds_per_token)
         finite_at_least("prefill", prefill, 0)
         for key, rate in pass_rates.items():
             share(f"the pass rate of {key!r}", rate)
         self.pass_rates, self.lengths, self.slots = dict(pass_rates), lengths, slots
         self.seconds_per_token, self.prefill = seconds_per_token, prefill
-        self.seconds_per_busy_slot = seconds_per_busy_slot
         self.now = self.busy = 0.0
         self._position = 0.0  # tokens that a slot busy from the start would have drawn
         self.tokens, self._order = 0, count()
@@ -162,7 +156,7 @@ class SimulatedEngine(Engine):
             first = heapq.heappop(self._ends)
             if self._running.get(first.draw) is not first:  # cancelled
                 continue
-            passed = (first.ends - self._position) * self._pace
+            passed = (first.ends - self._position) * self.seconds_per_token
             self.busy += passed * len(self._running)
             self.now += passed
             self._position = first.ends
@@ -191,7 +185,7 @@ class SimulatedEngine(Engine):
         while self._waiting and len(self._running) < self.slots:
             draw, _ = self._waiting.popitem(last=False)
             response = self.respond(draw)
-            began = self._position + self.prefill / (self._pace + self.seconds_per_busy_slot)
+            began = self._position + self.prefill / self.seconds_per_token
             running = _Running(began + response.length, next(self._order), began, draw, response)
             self._running[draw] = running
             heapq.heappush(self._ends, running)
@@ -208,11 +202,6 @@ class SimulatedEngine(Engine):
     def grade(self, completions: Sequence[Completion]) -> list[Future[float]]:
         """Grade completions at once (see `run_session`)."""
         return [finished(self.reward(completion.text)) for completion in completions]
-
-    @property
-    def _pace(self) -> float:
-        """Seconds that a token of each busy slot takes now."""
-        return self.seconds_per_token + self.seconds_per_busy_slot * len(self._running)
 
     def _completion(self, running: _Running) -> Completion:
         text, length, truncated = running.response

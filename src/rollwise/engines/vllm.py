@@ -79,7 +79,7 @@ class VLLMEngine(AsyncEngine):
         try:
             self._llm = self._call(self._start())
         except BaseException:
-            self._stop_loop()
+            self._thread.stop()
             self._reaper.close()
             raise
 

@@ -121,10 +121,3 @@ class EpisodeEnvironment:
 @dataclass(frozen=True)
 class SingleTurn(EpisodeEnvironment):
     """No environment: a draw is one response, which the grader grades."""
-
-    def begin(self, opening: Opening) -> Play:
-        return self
-
-    def step(self, reply: str) -> Turn:
-        """End after the one response."""
-        return Turn(done=True)

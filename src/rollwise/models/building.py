@@ -148,7 +148,6 @@ class Parts(Generic[C]):
         limits = EpisodeLimits(
             turns=section.max_turns,
             tokens=section.max_tokens,
-            seconds=section.max_seconds,
             context=self.model.context or math.inf,
             turn_tokens=config.engine.max_new_tokens,
         )

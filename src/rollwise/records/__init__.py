@@ -2,7 +2,7 @@
 
 from rollwise.records.folder import RunFolder, typed_command
 from rollwise.records.metrics import Row, read_lines
-from rollwise.records.settings import flatten, refuse_changes
+from rollwise.records.settings import flatten, numbers, refuse_changes
 from rollwise.records.trackers import Trackers
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "RunFolder",
     "Trackers",
     "flatten",
+    "numbers",
     "read_lines",
     "refuse_changes",
     "typed_command",

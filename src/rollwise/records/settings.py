@@ -32,3 +32,15 @@ def flatten(values: Mapping[str, Any], separator: str, prefix: str = "") -> dict
         else:
             flat[f"{prefix}{key}"] = value
     return flat
+
+
+def numbers(figures: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """Name the numbers among nested figures by their paths; parts of a list by places, from 1."""
+    found: dict[str, float] = {}
+    for name, value in figures.items():
+        parts: Any = dict(enumerate(value, start=1)) if isinstance(value, list) else value
+        if isinstance(parts, Mapping):
+            found |= numbers(parts, f"{prefix}{name}/")
+        elif isinstance(parts, int | float):
+            found[f"{prefix}{name}"] = float(parts)
+    return found

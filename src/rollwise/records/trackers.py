@@ -6,7 +6,7 @@ from typing import Any
 
 from rollwise.errors import RunError
 from rollwise.records.metrics import Row
-from rollwise.records.settings import flatten
+from rollwise.records.settings import flatten, numbers
 
 
 class Trackers:
@@ -28,9 +28,8 @@ class Trackers:
 
     def log(self, metrics: Row) -> None:
         """Send the numbers among `metrics`."""
-        numbers = {k: v for k, v in flatten(metrics, "/").items() if isinstance(v, int | float)}
         for tracker in self._trackers:
-            tracker.log(numbers, step=metrics["step"])
+            tracker.log(numbers(metrics), step=metrics["step"])
 
     def close(self) -> None:
         """Finish the trackers."""

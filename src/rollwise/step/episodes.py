@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-End = Literal["done", "truncated", "failed", "cancelled"]
-"""How an episode ended: by itself; at a limit of tokens, turns or seconds; because its environment
-raised; or because its prompt had ended before it."""
+End = Literal["done", "truncated", "failed"]
+"""How an episode ended: by itself; at a limit of tokens or turns; or because its environment
+raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,10 @@ class Usage:
         tokens: Drawn by the model, also in a turn that was broken off. Budgets, the prices of
             prompts and `tokens` in the metrics count these.
         turns: Of the model.
-        seconds: From its first turn to its end; 0 where nobody measured.
     """
 
     tokens: int
     turns: int = 1
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,6 @@ def _episodes(
     ends = Counter[str](response.end for response in responses if hasattr(response, "end"))
     if not ends:
         return {}
-    ends["cancelled"] = rollouts.cost.cancelled
     turns = _mean([response.turns for response in first_draws])
     return {"turns": turns, "ends": {"done": 0, "truncated": 0, "failed": 0, **ends}}
 

@@ -26,8 +26,8 @@ class Rollouts:
 
     Attributes:
         session: Its pools are trained on.
-        pilots: Draws that the sampler learns of and that are not trained on: those by which the
-            others were shared out, or those of prompts that a trainer's filter left out.
+        pilots: Draws by which the others were shared out: the sampler learns of them, and they are
+            not trained on.
         cost: Of all rollouts, pilots included.
     """
 

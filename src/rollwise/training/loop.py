@@ -1,6 +1,7 @@
 """The training loop: draw a step, learn from it, evaluate, log, save."""
 
 import copy
+import os
 import time
 from contextlib import suppress
 from typing import Protocol
@@ -8,6 +9,7 @@ from typing import Protocol
 from rollwise.beliefs.state import saveable
 from rollwise.engines.texts import warn_of_other_texts
 from rollwise.errors import RunError
+from rollwise.grading.program_usage import used_by
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import Row
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
@@ -15,7 +17,6 @@ from rollwise.signals import Dropped
 from rollwise.statistics import evaluation
 from rollwise.step import Step, take_step
 from rollwise.training.checkpoints import prune_checkpoints, save_checkpoint
-from rollwise.training.processor import ProcessorClock
 from rollwise.training.state import Run
 
 EVALUATION_STEP = 0
@@ -58,17 +59,18 @@ def train(run: Run, observer: Observer) -> bool:
         before = {"step": 0, "heldout": evaluate(run)}
         before["grader_failures"] = run.grader.failures
         _log(run, observer, before | {"elapsed": time.perf_counter() - began})
-    processor = ProcessorClock()
     for number in range(run.step + 1, config.steps + 1):
         if observer.stop_requested or run.ended:
             break
-        before_step = copy.deepcopy(saveable(run.sampler))
+        before_step, processor = copy.deepcopy(saveable(run.sampler)), _processor_seconds()
         try:
             step = draw(run, number)
         except Dropped:
             run.sampler.load_state_dict(before_step)
             break
-        saved = _end_step(run, observer, learn(run, step), began, processor)
+        metrics = learn(run, step)
+        metrics["cpu_seconds"] = max(0.0, _processor_seconds() - processor)
+        saved = _end_step(run, observer, metrics, began)
     if not saved:
         save(run)
     return run.ended and "heldout" in run.folder.read_metrics()[-1]
@@ -139,12 +141,15 @@ def _keep_samples(run: Run, step: Step) -> None:
         run.folder.keep_samples(group.records(number, run.questions[key], run.answers[key]))
 
 
-def _end_step(
-    run: Run, observer: Observer, metrics: Row, began: float, processor: ProcessorClock
-) -> bool:
+def _processor_seconds() -> float:
+    """Return what this process and all that it has started have used of processors so far."""
+    used = used_by(os.getpid())
+    return sum(os.times()[:4]) if used is None else used.seconds
+
+
+def _end_step(run: Run, observer: Observer, metrics: Row, began: float) -> bool:
     """Evaluate, log and save a finished step where due; returns whether it was saved."""
     config = run.config
-    metrics = metrics | {"cpu_seconds": processor.lap()}
     run.step += 1
     tokens_before = run.spent.tokens
     run.spent.add(metrics)
@@ -155,7 +160,6 @@ def _end_step(
     _log(run, observer, metrics | {"elapsed": time.perf_counter() - began})
     if saved:
         save(run)
-    processor.lap()  # what ends a step is not what it costs
     return saved
 
 

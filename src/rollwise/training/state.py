@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from transformers import PreTrainedTokenizerBase
 
@@ -88,7 +88,5 @@ class Run:
             raise wrong_result(self.sampler, "ask", "keys of the data", unknown[0])
         grade = grade_with(self.grader, self.answers)
         limits = self.config.stall_limit, self.config.engine.max_new_tokens
-        cancelled_before = self.engine.cancelled
         with self.droppable():
-            cost = run_session(session, self.engine, self.prompts, grade, *limits)
-        return replace(cost, cancelled=self.engine.cancelled - cancelled_before)
+            return run_session(session, self.engine, self.prompts, grade, *limits)

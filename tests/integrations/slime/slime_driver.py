@@ -7,8 +7,8 @@ What is followed, by file and line of slime 0.3.1:
   flattened), 685-687 and 719-760 (the hook, then the loss masks); `train.py` and
   `slime/ray/placement_group.py`, 222, for the order of the calls.
 - `roll_out`: `slime/rollout/sglang_rollout.py`, 337-369 (what is unfinished is broken off, and put
-  back if `partial_rollout`), 404-468 (over-sampling, the filter, all samples) and 618-640, in the
-  thread of `slime/utils/async_utils.py`.
+  back if `partial_rollout`), 404-468 (over-sampling) and 618-640, in the thread of
+  `slime/utils/async_utils.py`.
 - `Sample` and `Source`: `slime/utils/types.py`, 94-142, and `slime/rollout/data_source.py`, 50-85
   and 162-216.
 
@@ -91,7 +91,6 @@ def arguments(**changed):
     given = {
         "data_source_path": f"{HOOKS}.PromptSource",
         "custom_reward_post_process_path": f"{HOOKS}.post_process_rewards",
-        "rollout_all_samples_process_path": None,
         "custom_convert_samples_to_train_data_path": None,
         "custom_advantage_function_path": None,
         "dynamic_sampling_filter_path": None,
@@ -199,8 +198,7 @@ async def _roll_out(args, get_samples):
         return list(await asyncio.gather(*(answer(sample, state) for sample in group)))
 
     state, pending, remaining = types.SimpleNamespace(aborted=False), set(), 0
-    data, everything, broken_off = [], [], []
-    keeps = args.dynamic_sampling_filter_path and load_function(args.dynamic_sampling_filter_path)
+    data, broken_off = [], []
     while len(data) < args.rollout_batch_size:
         while remaining < args.rollout_batch_size:
             groups = get_samples(args.over_sampling_batch_size)
@@ -208,24 +206,18 @@ async def _roll_out(args, get_samples):
             remaining += len(groups)
         done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
         for group in sorted((task.result() for task in done), key=first_index):
-            everything.append(group)
-            if keeps and not keeps(args, group):
-                remaining -= 1
-            elif len(data) < args.rollout_batch_size:
+            if len(data) < args.rollout_batch_size:
                 data.append(group)
     state.aborted = True
     if pending:
         done, _ = await asyncio.wait(pending)
         broken_off = sorted((task.result() for task in done), key=first_index)
     data.sort(key=first_index)
-    if args.rollout_all_samples_process_path:
-        process = load_function(args.rollout_all_samples_process_path)
-        process(args, sorted(everything, key=first_index), get_samples)
     return data, broken_off if args.partial_rollout else []
 
 
 def roll_out(args, rollout_id, source):
-    """`generate_rollout`: a batch from over-sampled, filtered groups, drawn in another thread."""
+    """`generate_rollout`: a batch from over-sampled groups, drawn in another thread."""
     with ThreadPoolExecutor(1) as thread:
         done = thread.submit(asyncio.run, _roll_out(args, source.get_samples))
     data, broken_off = done.result()

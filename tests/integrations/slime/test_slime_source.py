@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from slime_driver import HOOKS, Manager, Sample, answer, arguments, roll_out, with_settings
+from slime_driver import Manager, Sample, answer, arguments, roll_out, with_settings
 
 from rollwise.config.step import make_sampler, step_recipe
 from rollwise.errors import ConfigError, RunError
@@ -137,41 +137,6 @@ def test_failed_responses_leave_the_loss_and_teach_the_sampler_nothing():
     learned = (source.sampler.pass_rate_priors(range(64)) != before).any(axis=1)
     assert np.flatnonzero(learned).tolist() == sorted(keys[:2])
     assert source.metrics["lost_draws"] == 4
-
-
-def mixed(args, group):
-    """A dynamic filter: whether the group has rewards of both kinds."""
-    return len({sample.reward for sample in group}) > 1
-
-
-def test_the_sampler_learns_what_a_filter_leaves_out_too():
-    told, counts = {}, []
-    args = arguments(
-        **GROUPS,
-        **OVER,
-        dynamic_sampling_filter_path=f"{__name__}.mixed",
-        rollout_all_samples_process_path=f"{HOOKS}.keep_all_samples",
-    )
-    manager = Manager(args)
-    tell = manager.data_source.sampler.tell
-
-    def listen(keys, correct, drawn):
-        told.update(zip(keys, correct, strict=True))
-        counts.extend(drawn)
-        tell(keys, correct, drawn)
-
-    manager.data_source.sampler.tell = listen
-    rows = manager.generate(0)
-    assert set(told) > set(prompts(rows))
-    left_out = [told[key] for key in set(told) - set(prompts(rows))]
-    assert {0, 4} & set(left_out)
-    assert all(row["reward"] for row in rows)
-    first = set(told)
-    told.clear()
-    later = manager.generate(1)
-    assert set(told) >= set(prompts(later))
-    assert not first & set(told)
-    assert set(counts) == {4}
 
 
 def test_one_thread_at_a_time_uses_the_sampler():

@@ -18,40 +18,13 @@ if importlib.util.find_spec("tinker") is None:
     collect_ignore = ["test_tinker_backend.py"]
 
 
-def start(folder, port=0, *options):
-    """Start a server; returns its process and its port, once it listens."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(SERVER), str(folder), str(port), *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-    return process, int(process.stdout.readline())
-
-
-def stop(process):
-    process.kill()
-    process.wait()
-    process.stdout.close()
-
-
-@pytest.fixture
-def servers():
-    """Starts servers of a test's own: `servers(folder, port, *options)`."""
-    started = []
-
-    def run(*arguments):
-        started.append(start(*arguments))
-        return started[-1]
-
-    yield run
-    for process, _ in started:
-        stop(process)
-
-
 @pytest.fixture(scope="session")
-def port(tmp_path_factory):
+def port():
     pytest.importorskip("tinker")
-    process, port = start(tmp_path_factory.mktemp("tinker"))
-    yield port
-    stop(process)
+    command, environment = [sys.executable, str(SERVER)], os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        yield int(process.stdout.readline())
+        process.kill()
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
-"""Tinker's settings: a section `backend` of its own, and errors."""
+"""Tinker's settings: a section `backend` of its own, errors, and the page with an example."""
 
+import re
 import subprocess
 import sys
 
@@ -41,3 +42,26 @@ def test_listing_the_settings_loads_no_backend():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "['rollwise.integrations.tinker.settings']"
+
+
+INSTEAD = {  # of what the local server and this machine do not have
+    "--steps": "2",
+    "--model.path": "running-sums",
+    "--data.train": "running-sums",
+    "--data.instruction": "",
+    "--prompts.batch_size": "4",
+    "--engine.max_new_tokens": "32",
+    "--evaluation.problems": "4",
+}
+
+
+def test_the_page_shows_the_example_as_it_is(root):
+    page = (root / "docs/tinker.md").read_text()
+    [shown] = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert shown == (root / "examples/tinker.toml").read_text()
+
+
+@pytest.mark.tinker
+def test_the_example_trains(root, tinker_url, tmp_path, train_at_tinker, metrics_of):
+    assert train_at_tinker(tmp_path / "run", str(root / "examples/tinker.toml"), INSTEAD) == 0
+    assert [line["trained_groups"] > 0 for line in metrics_of(tmp_path / "run")[1:]] == [True] * 2

@@ -21,7 +21,6 @@ from rollwise.errors import RunError
 from rollwise.integrations.trl import AdaptiveSampling
 from rollwise.integrations.trl.engines import TRLEngine
 from rollwise.models.loading import load_model
-from rollwise.records import RunFolder
 
 pytestmark = pytest.mark.trl
 
@@ -234,23 +233,6 @@ def test_going_on_from_a_checkpoint_equals_never_having_stopped(make_trainer, wa
     (checkpoint / "rollwise").rename(tmp_path / "elsewhere")
     with pytest.raises(RunError, match=r"checkpoint-2: it has no folder rollwise/"):
         resumed.train(resume_from_checkpoint=str(checkpoint))
-
-
-def test_what_a_run_drew_is_recorded_once_where_it_resumes(make_trainer, tmp_path, caplog):
-    options = {"save_strategy": "steps", "save_steps": 2}
-    make_trainer(max_steps=2, **options).train()
-    first = make_trainer(max_steps=3, **options)
-    first.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert "are those of the checkpoint" not in caplog.text
-    rows = RunFolder(tmp_path).read_visits().to_pylist()
-    assert [row["step"] for row in rows] == [step for step in (1, 2, 3) for _ in range(PROMPTS)]
-    assert rows[0]["question"] == PROBLEMS[int(rows[0]["key"])].messages[0]["content"]
-    last = [row["drawn"] for row in rows if row["step"] == 3]
-    assert sum(last) == logged(first, "rollwise/draws")[-1]
-
-    other = make_trainer(max_steps=3, per_device_train_batch_size=GROUP * PROMPTS // 2)
-    other.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert f"with 4 prompts and groups of {GROUP}; from here on they have 2 prompts" in caplog.text
 
 
 def test_training_ends_when_every_prompt_has_had_its_visits(make_trainer):

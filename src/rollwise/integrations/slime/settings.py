@@ -24,6 +24,11 @@ RULES: tuple[Rule, ...] = (
         "others do not take what the reward hook returns for the advantage of every token",
     ),
     ("normalize_advantages", (False,), "`step.normalize_advantages` does that"),
+    (
+        "dynamic_sampling_filter_path",
+        (None,),
+        "the sampler would not learn what it leaves out; without signal a group has advantage 0",
+    ),
     ("rollout_global_dataset", (True,), "without it slime neither saves nor loads"),
     ("load_debug_rollout_data", (None,), "recorded rollouts were asked of another sampler"),
 )
@@ -53,23 +58,13 @@ def read_settings(args: Any) -> TrainConfig:
         "learner": {"average": "tokens" if args.calculate_per_token_loss else "responses"},
     }
     settings = make_config(merge(SINGLE_RESPONSES if samples == 1 else {}, by_slime), given)
-    rules = [*RULES, *_rules_by(settings, args.dynamic_sampling_filter_path)]
+    rules: list[Rule] = [
+        *RULES,
+        ("rollout_batch_size", (settings.prompts.batch_size,), "`prompts.batch_size` says so"),
+    ]
+    if getattr(settings.advantage, "scale_by_std", False):
+        why = "`advantage.scale_by_std` divides by the standard deviation"
+        rules.append(("grpo_std_normalization", (True,), why))
     if wrong := refusals(rules, lambda name: getattr(args, name, None)):
         raise ConfigError("\n".join(f"slime's {line}" for line in wrong))
     return settings
-
-
-def _rules_by(settings: TrainConfig, own_filter: str | None) -> list[Rule]:
-    """Return the rules that depend on rollwise's settings, or on slime's dynamic filter."""
-    size, advantage = settings.prompts.batch_size, settings.advantage
-    rules: list[Rule] = [("rollout_batch_size", (size,), "`prompts.batch_size` says so")]
-    if own_filter is not None:
-        why = "the sampler has to learn what --dynamic-sampling-filter-path leaves out"
-        rules.append(("rollout_all_samples_process_path", (f"{PACKAGE}.keep_all_samples",), why))
-    if advantage.make().uses_priors:
-        why = "a filter by outcome would bias a baseline by belief (`advantage.baseline`)"
-        rules.append(("dynamic_sampling_filter_path", (None,), why))
-    if getattr(advantage, "scale_by_std", False):
-        why = "`advantage.scale_by_std` divides by the standard deviation"
-        rules.append(("grpo_std_normalization", (True,), why))
-    return rules

@@ -1,11 +1,11 @@
-"""A data source for slime that asks a prompt sampler, and the hooks that tell it what came."""
+"""A data source for slime that asks a prompt sampler, and the hook that tells it what came."""
 
 import copy
 import json
 import logging
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,8 @@ from rollwise.errors import ConfigError, RunError
 from rollwise.integrations.slime.responses import PROMPT, episodes_of, prompt_of
 from rollwise.integrations.slime.settings import PACKAGE, read_settings
 from rollwise.records.states import load_state, save_state
-from rollwise.sampling import RolloutSession
 from rollwise.sampling.draws import Key
-from rollwise.step import RolloutCost, Rollouts, learn_from
+from rollwise.step import Rollouts, learn_from
 from rollwise.step.asking import ask, session_arguments
 from rollwise.tasks.columns import smoothed
 
@@ -54,7 +53,6 @@ class PromptSource:
         self.rollouts = self._groups = 0
         self.metrics: dict[str, Any] = {}
         self._under_way: set[Key] = set()
-        self._finished: list[Any] = []
         self._lock = threading.Lock()
         _SOURCES[id(args)] = self
 
@@ -102,11 +100,6 @@ class PromptSource:
             self._own.buffer[:] = [self._group(key) for key in waiting]
             self._under_way = set(waiting)
 
-    def keep(self, samples: Sequence[Any]) -> None:
-        """Remember all samples of a rollout, so that the sampler learns of those left out too."""
-        with self._lock:
-            self._finished += samples
-
     def learn(self, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
         """Tell the sampler a rollout's results; returns the samples' rewards and advantages.
 
@@ -114,14 +107,9 @@ class PromptSource:
         """
         with self._lock:
             self.rollouts += 1
-            trained = {sample.group_index for sample in samples}
-            left_out = [s for s in self._finished if s.group_index not in trained]
-            cost = RolloutCost()
-            drawn = self._session(samples, cost)
-            pilots = [self._session(left_out, cost)] if left_out else []
-            rollouts = Rollouts(drawn, pilots, cost)
+            rollouts = self._rollouts(samples)
             step = learn_from(self.recipe, self.sampler, rollouts, self.rollouts)
-            self._under_way, self._finished = set(self._waiting()), []
+            self._under_way = set(self._waiting())
         self.metrics = step.metrics
         log.info("rollwise %d: %s", self.rollouts, json.dumps(step.metrics))
         known = {
@@ -135,22 +123,22 @@ class PromptSource:
         pairs = [known.get(id(sample), (0.0, 0.0)) for sample in samples]
         return [reward for reward, _ in pairs], [advantage for _, advantage in pairs]
 
-    def _session(self, samples: Sequence[Any], cost: RolloutCost) -> RolloutSession:
-        """Return a session whose pools hold these samples; adds up what they cost."""
+    def _rollouts(self, samples: Sequence[Any]) -> Rollouts:
+        """Return a session whose pools hold these samples, and what they cost."""
         found = episodes_of(self.args, samples)
         keys: list[Key] = list(dict.fromkeys(place for place, _ in found))
         arguments = session_arguments(self.recipe, self.sampler, keys)
-        session = self.recipe.session(keys, self.rollouts, **arguments)
+        rollouts = Rollouts(session := self.recipe.session(keys, self.rollouts, **arguments))
         for pool in session.pools.values():
             pool.exit_reason = "satisfied"
         for key, episode in found:
-            cost.tokens += episode.usage.tokens
+            rollouts.cost.tokens += episode.usage.tokens
             if episode.reward is not None:
                 session.pools[key].take(episode.reward, episode)
             else:
                 session.lost += 1
                 session.pools[key].exit_reason = "exhausted"
-        return session
+        return rollouts
 
     def _ask(self, count: int) -> list[Any]:
         """Ask for prompts that are not under way; if these run out, for any."""
@@ -174,33 +162,23 @@ class PromptSource:
 
     def _waiting(self) -> list[int]:
         """Return the prompts of the groups in the buffer."""
-        return [prompt_of(next(flat(group))) for group in self._own.buffer]
+        return [prompt_of(_first(group)) for group in self._own.buffer]
 
 
-def flat(nested: Any) -> Iterator[Any]:
-    """Yield the samples of lists of lists of any depth."""
-    for item in nested:
-        yield from flat(item) if isinstance(item, list) else (item,)
+def _first(group: Any) -> Any:
+    """Return the first sample of a group, some of which may have been split into several."""
+    return _first(group[0]) if isinstance(group, list) else group
 
 
 _SOURCES: WeakValueDictionary[int, PromptSource] = WeakValueDictionary()
-"""By the id of slime's arguments, the one thing that slime gives to a source and to its hooks."""
+"""By the id of slime's arguments, the one thing that slime gives to a source and to its hook."""
 
 
 def post_process_rewards(args: Any, samples: list[Any]) -> tuple[list[float], list[float]]:
     """Return rewards and advantages, and tell the sampler (`--custom-reward-post-process-path`)."""
-    return _source(args).learn(samples)
-
-
-def keep_all_samples(args: Any, all_samples: list[Any], data_source: Any) -> None:
-    """Show the sampler what a filter leaves out too (`--rollout-all-samples-process-path`)."""
-    _source(args).keep(list(flat(all_samples)))
-
-
-def _source(args: Any) -> PromptSource:
     if id(args) not in _SOURCES:
         raise ConfigError(f"slime's `data_source_path` must be {PACKAGE}.PromptSource")
-    return _SOURCES[id(args)]
+    return _SOURCES[id(args)].learn(samples)
 
 
 def _own_source(args: Any) -> Any:

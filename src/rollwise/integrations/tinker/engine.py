@@ -11,7 +11,7 @@ import tinker
 from tinker import types
 from transformers import PreTrainedTokenizerBase
 
-from rollwise.engines.asynchronous import AsyncEngine, end_other_tasks, refused_for_good
+from rollwise.engines.asynchronous import AsyncEngine, refused_for_good
 from rollwise.errors import EngineError
 from rollwise.integrations.tinker.client import describe
 from rollwise.sampling import Draw
@@ -95,6 +95,3 @@ class TinkerEngine(AsyncEngine):
         text = str(self._tokenizer.decode(tokens, skip_special_tokens=True))
         logprobs = np.array(sequence.logprobs, np.float32)
         return Completion(draw, tokens, logprobs, text, truncated=sequence.stop_reason == "length")
-
-    async def _release(self) -> None:
-        await end_other_tasks()

@@ -41,8 +41,7 @@ class TinkerLearner:
         self._service, self._model = service, config.model
         self._settings, self._own, self._seed = config.learner, config.backend.make(), config.seed
         self._training: Any = None
-        self._sampling: tuple[int, Any] | None = None
-        self._saved: tuple[int, str] | None = None
+        self._saved: tuple[int, str] | None = None  # at Tinker each name can be given once
 
     def learn(self, examples: Sequence[Example]) -> dict[str, float]:
         """Make the updates of one step, at most `mini_batches` of them, and return their metrics.
@@ -62,11 +61,8 @@ class TinkerLearner:
 
     def weights(self) -> Mapping[str, Any]:
         """Return a sampling client of the current weights, which stay at Tinker."""
-        if self._sampling is None or self._sampling[0] != self.updates:
-            with as_engine_errors("passing the weights to the sampler"):
-                client = self._client.save_weights_and_get_sampling_client().result()
-            self._sampling = self.updates, client
-        return {"client": self._sampling[1]}
+        with as_engine_errors("passing the weights to the sampler"):
+            return {"client": self._client.save_weights_and_get_sampling_client().result()}
 
     def save(self, folder: Path) -> None:
         """Have Tinker keep weights and optimizer, and record where."""

@@ -1,11 +1,11 @@
 """The settings of Tinker as a backend. Light to import: the SDK is imported when it is opened."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from rollwise.sampling.checks import above_zero
+from rollwise.sampling.checks import above_zero, setting
 from rollwise.training.settings import BackendSettings
 
 if TYPE_CHECKING:
@@ -19,22 +19,15 @@ class TinkerSettings(BackendSettings):
 
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"model": {"lora_rank": 32}}
 
-    base_model: str = field(
-        default="", metadata={"help": "The model's name there, if it is not `model.path`."}
+    base_model: str = setting("", "The model's name there, if it is not `model.path`.")
+    loss: Literal["ppo", "importance_sampling"] = setting(
+        "ppo",
+        "`ppo`: clipped by `learner.clip_low` and `clip_high`; `importance_sampling`: not clipped.",
     )
-    loss: Literal["ppo", "importance_sampling"] = field(
-        default="ppo",
-        metadata={
-            "help": "`ppo`: clipped by `learner.clip_low` and `clip_high`; `importance_sampling`: "
-            "not clipped."
-        },
-    )
-    draw_timeout: float = field(
-        default=3600.0,
-        metadata={
-            "help": "Seconds for one response, waiting in Tinker's queue included; one that takes "
-            "longer is drawn again, a few times at most."
-        },
+    draw_timeout: float = setting(
+        3600.0,
+        "Seconds for one response, waiting in Tinker's queue included; one that takes longer is "
+        "drawn again, a few times at most.",
     )
 
     def __post_init__(self) -> None:

@@ -1,11 +1,10 @@
 """`GRPOTrainer` with adaptive sampling: which prompts, and how many responses each."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from rollwise.integrations.trl.requirements import (
     takes_own_engine,
 )
 from rollwise.integrations.trl.rows import Row, make_rows
-from rollwise.records import RunFolder
+from rollwise.records import numbers
 from rollwise.sampling import RolloutSession
 from rollwise.sampling.draws import Key
 from rollwise.step import RolloutCost, Step, take_step
@@ -51,8 +50,6 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     `num_generations`, or that of `sampling`, which the attribute `num_generations` then has too.
     The sampler gets the pass rates before it is asked again. The rows of TRL's data loader and
     `shuffle_dataset` are ignored, because the sampler chooses the prompts. Evaluation is TRL's own.
-
-    The folder `visits/` in the output folder gets a row for each prompt of each step.
 
     Args:
         sampling: Which prompts, how many responses, what is learned; by default
@@ -85,13 +82,11 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         # counts epochs and describes groups in its metrics.
         self.num_generations: int = self._recipe.group_size
         self._groups_per_step = grpo.generation_batch_size // self.num_generations
-        self.batch = self._groups_per_step, self.num_generations
         keys = range(len(self.train_dataset))
         self.prompt_sampler = sampling.prompt_sampler(
             keys=keys, batch_size=self._groups_per_step, seed=grpo.seed
         )
         self.sampling_steps = 0
-        self.folder = RunFolder(Path(grpo.output_dir))
         self._prompts: dict[Key, Sequence[int]] = {}
         self._rows: list[Row] | None = None
         self._engine = self._make_engine(sampling)
@@ -131,7 +126,6 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         self._engine.load_weights({})  # the engine shares the model, which has been updated
         step = take_step(self._recipe, self.prompt_sampler, self._roll_out, self.sampling_steps)
         self._log_step(step)
-        self._keep_visits(step)
         return make_rows(step.groups, self._groups_per_step, self.num_generations)
 
     def _roll_out(self, session: RolloutSession) -> RolloutCost:
@@ -212,35 +206,11 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
 
     def _log_step(self, step: Step) -> None:
         """Add the metrics of a step to those that TRL logs, as `rollwise/...`."""
-        for name, value in _flat(step.metrics):
+        for name, value in numbers(step.metrics).items():
             self._metrics["train"][f"rollwise/{TRLS_NAMES.get(name, name)}"].append(value)
-
-    def _keep_visits(self, step: Step) -> None:
-        """Keep what a step found of each prompt for `visits/`, in one process."""
-        if not self.args.should_save:
-            return
-        for row, group in zip(step.visits, step.groups, strict=True):
-            prompt = self.train_dataset[group.pool.key]["prompt"]
-            question = prompt if isinstance(prompt, str) else str(prompt[-1]["content"])
-            self.folder.keep_visit(self.sampling_steps, row, question)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         """Load what TRL loads, and the state of the sampler."""
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
-            self.sampling_steps = load_checkpoint(checkpoint, self.prompt_sampler, self.batch)
-        if self.args.should_save:
-            self.folder.discard_visits_after(self.sampling_steps)
-
-
-def _flat(figures: Mapping[str, Any], prefix: str = "") -> list[tuple[str, float]]:
-    """Name nested figures by their paths, and parts of a list by their numbers, from 1."""
-    found: list[tuple[str, float]] = []
-    for name, value in figures.items():
-        if isinstance(value, list):
-            value = {str(place): part for place, part in enumerate(value, start=1)}
-        if isinstance(value, Mapping):
-            found += _flat(value, f"{prefix}{name}/")
-        else:
-            found.append((prefix + name, float(value)))
-    return found
+            self.sampling_steps = load_checkpoint(checkpoint, self.prompt_sampler)

@@ -164,7 +164,7 @@ def _rules_for_ours(settings: TrainConfig) -> list[Rule]:
         ("episode.type", ("none",), "verl's agent loops play episodes"),
         *(
             (f"episode.{name}", (default[name].default,), limits)
-            for name in ("max_turns", "max_tokens", "max_seconds")
+            for name in ("max_turns", "max_tokens")
         ),
         ("learner.response_cap", (0,), "verl's learners pack responses into one row"),
         ("learner.max_divergence", (0,), "verl's loss has no such bound"),

@@ -36,7 +36,7 @@ from rollwise.integrations.verl.data import read_prompts
 from rollwise.integrations.verl.records import Recorder, seconds
 from rollwise.integrations.verl.reports import Order, PromptReport, session_of
 from rollwise.integrations.verl.settings import NAME, TRAINERS, check, missing, settings_of
-from rollwise.records import Row, flatten
+from rollwise.records import Row, numbers
 from rollwise.records.states import load_state, save_state
 from rollwise.sampling.draws import Key
 from rollwise.statistics import evaluation
@@ -125,7 +125,7 @@ class PoolTrainer:
         self._used, self._capped = {}, Counter()
         batch = super().step(metrics, timing_raw)  # type: ignore[misc]
         self._tell()
-        metrics.update(numbers(self._figures))
+        metrics.update(numbers({NAME: self._figures}))
         return batch
 
     def _tell(self) -> None:
@@ -261,7 +261,7 @@ class PoolTrainer:
         metrics: dict[str, float] = super()._val_metrics_update(  # type: ignore[misc]
             data_sources, sample_uids, reward_extra_infos_dict, *others, **more
         )
-        return metrics | numbers({"heldout": self._heldout or {}})
+        return metrics | numbers({NAME: {"heldout": self._heldout or {}}})
 
     def _compute_metrics(self, *arguments: Any, global_steps: int, **options: Any) -> None:
         super()._compute_metrics(*arguments, global_steps=global_steps, **options)  # type: ignore[misc]
@@ -312,9 +312,3 @@ def heldout_figures(uids: list[str], scores: list[Any], threshold: float) -> Row
         log.warning("held-out problems have %s responses: some failed", sorted(samples))
         return None
     return evaluation([correct[uid] for uid in drawn], samples.pop())
-
-
-def numbers(figures: Row) -> dict[str, float]:
-    """Name the numbers among `figures` for verl's loggers, such as `rollwise/exits/satisfied`."""
-    flat = flatten({NAME: figures}, "/")
-    return {name: float(v) for name, v in flat.items() if isinstance(v, int | float)}
