@@ -1,5 +1,6 @@
 """A run's folder: what goes in comes out, and going back forgets what came after."""
 
+import json
 import math
 import os
 import re
