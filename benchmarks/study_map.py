@@ -2,10 +2,10 @@
 
     python benchmarks/study_map.py        # writes docs/images/study_map.svg
 
-For each problem set that is recorded: the held-out accuracy of the default of `rollwise train` at the
-end, less that of the rival with the best mean over the same seeds, with a 95 % interval (Student's
-t over paired seeds); against the share of groups of four responses that have no variance before
-training. That share is measured by 16 responses to each training problem, once, and kept in
+For each problem set that is recorded: the held-out accuracy of the default of `rollwise train` at
+the end, less that of the rival with the best mean over the same seeds, with a 95 % interval
+(Student's t over paired seeds); against the share of groups of four responses that have no variance
+before training. That share is measured by 16 responses to each training problem, once, and kept in
 study/start.json.
 """
 

@@ -255,5 +255,5 @@ SINGLE_RESPONSES: Mapping[str, Any] = {
     "response_cap": 1.0,
 }
 """The recipe that every trainer follows by default: one response a prompt, compared with what was
-expected of the prompt, less the mean of these differences. It goes with the prompt sampler `Posterior` and the belief `LogitKalman`,
-and averages by response."""
+expected of the prompt, less the mean of these differences over the step. It goes with the prompt
+sampler `Posterior` and the belief `LogitKalman`, and averages by response."""
