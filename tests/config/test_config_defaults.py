@@ -29,7 +29,7 @@ belief.type = "logit_kalman"
 exit = {type = "fixed_count", samples = 1}
 advantage = {objective = "linear", baseline = "belief"}
 learner = {average = "responses", mini_batches = 8, warmup_updates = 40, old_logprobs = "engine"}
-step = {normalize_advantages = "center", response_cap = 1.0}
+step.response_cap = 1.0
 """
 
 FIXED_COUNT = """

@@ -251,9 +251,8 @@ SINGLE_RESPONSES: Mapping[str, Any] = {
     "zero_variance": "keep",
     "objective": "linear",
     "baseline": "belief",
-    "normalize_advantages": "center",
     "response_cap": 1.0,
 }
 """The recipe that every trainer follows by default: one response a prompt, compared with what was
-expected of the prompt, less the mean of these differences over the step. It goes with the prompt
-sampler `Posterior` and the belief `LogitKalman`, and averages by response."""
+expected of the prompt. It goes with the prompt sampler `Posterior` and the belief `LogitKalman`,
+and averages by response."""
