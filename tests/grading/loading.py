@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 import time
 
 
@@ -24,3 +25,11 @@ def lacking():
 
 def leaving():
     os._exit(7)
+
+
+def killed_once(begun):
+    """End as if killed, at the first start alone."""
+    if not os.path.exists(begun):
+        open(begun, "x").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return load()

@@ -215,7 +215,7 @@ def test_nothing_is_left_behind(grader):
 )
 def test_tests_that_cannot_be_read_are_failures(grader, tests, complaint, caplog):
     failures = grader.failures
-    grader._logged.clear()
+    grader._pool._logged.clear()
     assert grader.grade([fenced(ADD)], [tests]).tolist() == [0.0]
     assert grader.failures == failures + 1
     assert complaint in caplog.text

@@ -96,6 +96,7 @@ class Supervisor:
         self._jobs: deque[_Job] = deque()
         self._workers: dict[Connection, _Worker] = {}
         self._codes: dict[int, int] = {}
+        self._lost_starts = 0
         _call_prctl(_SET_CHILD_SUBREAPER, 1)
 
     def run(self) -> None:
@@ -176,13 +177,16 @@ class Supervisor:
             raise CannotStart(message)
         else:
             worker.is_ready, worker.deadline = True, math.inf
+            self._lost_starts = 0
 
     def _lose(self, worker: _Worker) -> None:
-        """Take note that a worker died."""
+        """Take note that a worker died; one that was starting may have been killed, once."""
         code = self._end(worker)
         if not worker.is_ready:
-            raise CannotStart(f"ended with exit code {code}")
-        if code == -signal.SIGPROF:
+            self._lost_starts += 1
+            if self._lost_starts > 1:
+                raise CannotStart(f"ended with exit code {code}")
+        elif code == -signal.SIGPROF:
             self._fail(worker, "timeout", f"it took longer than {self._limits.cpu:g} s")
         else:
             self._fail(worker, "died", f"its worker died (exit code {code})")
