@@ -170,3 +170,8 @@ def test_what_the_system_lacks_is_said_in_a_line(monkeypatch, capsys, error, sai
     assert main(["doctor"]) == 2
     shown = capsys.readouterr().err
     assert said in shown and shown.count("\n") == 1
+
+
+def test_an_argument_that_is_not_utf_8_is_named(tmp_path, capsys):
+    assert main(["train", "--output", str(tmp_path / "run"), "--seed", "\udcff"]) == 2
+    assert capsys.readouterr().err == r"rollwise: b'\xff' on the command line is not UTF-8" + "\n"

@@ -3,6 +3,7 @@
 import argparse
 import errno
 import logging
+import os
 import signal
 import sys
 import textwrap
@@ -24,6 +25,7 @@ from rollwise.errors import (
     ConfigError,
     PluginError,
     RollwiseError,
+    half_of_a_pair,
     is_out_of_memory,
     one_line,
 )
@@ -70,6 +72,9 @@ def _shortage(error: BaseException) -> str:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    for argument in arguments:
+        if half_of_a_pair(argument):  # as bytes that are not UTF-8 arrive
+            raise ConfigError(f"{os.fsencode(argument)!r} on the command line is not UTF-8")
     options = parse(arguments)
     console = Console(highlight=False)
     # Output that other programs read stays free of remarks.

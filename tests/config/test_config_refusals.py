@@ -48,7 +48,7 @@ def refusal(*layers) -> str:
         ("grading.type = 'function'", "`grading`: .* needs function = `module:function`"),
         (
             "grading.type = 'operator:eq'",
-            "`grading.type`: .* with `grade` or .*; it is a builti.*",
+            '`grading.type`: .* is a function: name it by `grading.function`.*"function"`',
         ),
         (
             "grading = {type = 'math', uncontained = true}",

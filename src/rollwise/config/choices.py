@@ -272,6 +272,11 @@ class GradingSection(VariantByType):
     """Grade in this many processes (not `exact`); by default as many as there are cores."""
     positive_threshold: float = from_recipe("grading.positive_threshold")
 
+    @classmethod
+    def _lack(cls, found: Any) -> str:
+        advice = 'is a function: name it by `grading.function`, with `grading.type = "function"`'
+        return advice if inspect.isroutine(found) else super()._lack(found)
+
     def make(self) -> Any:
         """Return the settings that open the grader."""
         made = super().make()
