@@ -131,14 +131,19 @@ def with_chosen(method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     return reduce(merge, layers, METHODS["methods"][method])
 
 
-def compare_on(problems: str, settings: Mapping[str, Any], folder: Path) -> None:
-    """Train what is missing on one problem set, and write tables and curves."""
+def at_its_size(settings: Mapping[str, Any], problems: str) -> dict[str, Any]:
+    """Scale the learning rate of every method by the size of a set's model."""
     methods = {}
     for name, own in settings["methods"].items():
         rate = merge(settings["base"], own)["learner"]["learning_rate"] * rate_factor(problems)
         methods[name] = merge(own, {"learner": {"learning_rate": rate}})
+    return {**settings, "methods": methods}
+
+
+def compare_on(problems: str, settings: Mapping[str, Any], folder: Path) -> None:
+    """Train what is missing on one problem set, and write tables and curves."""
     base = {"base": settings_of(problems, STUDY.relative_to(HERE.parent) / "problems")}
-    compare([settings, {"methods": methods}, base], folder, resume=False, console=Console())
+    compare([at_its_size(settings, problems), base], folder, resume=False, console=Console())
 
 
 def factorial_methods(chosen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
