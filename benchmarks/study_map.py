@@ -80,9 +80,10 @@ def main() -> None:
     shares, results = shares_of(sets), {}
     table = Table("set", "groups without variance", "best rival", "gain")
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+        figure = Figure(figsize=(7.6, 3.8), layout="constrained")
         FigureCanvasSVG(figure)
         axes = figure.subplots()
+        axes.set_prop_cycle(color=COLORS)
         axes.axhline(0.0, color="#888", linewidth=1, linestyle="--")
         for problems in sets:
             best, gain = gain_on(problems)
@@ -91,9 +92,8 @@ def main() -> None:
             interval = f"{gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
             table.add_row(problems, f"{share:.2f}", best, interval)
             error = [[gain.value - gain.low], [gain.high - gain.value]]
-            axes.errorbar(share, gain.value, error, fmt="o", color=COLORS[1], capsize=2)
-            axes.annotate(problems, (share, gain.value), xytext=(5, 5), textcoords="offset points")
-        axes.margins(x=0.18)
+            axes.errorbar(share, gain.value, error, fmt="o", capsize=2, label=problems)
+        figure.legend(loc="outside right upper")
         axes.set_xlabel("groups of four without variance before training")
         axes.set_ylabel("gain in held-out avg@4\nover the best rival")
         write_svg(figure, IMAGES / "study_map.svg", "Gain of single responses by problem set")
