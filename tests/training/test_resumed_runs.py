@@ -144,9 +144,10 @@ def kill_in(monkeypatch, name, call):
         ("rollwise.training.loop.evaluate", 1, []),
         ("rollwise.training.loop.learn", 2, ["--resume"]),
         ("rollwise.training.loop.save_checkpoint", 2, []),
+        ("rollwise.commands.train.seal", 1, []),
         ("rollwise.commands.train.write_report", 1, []),
     ],
-    ids=["evaluation", "step 2, resume", "second save", "report"],
+    ids=["evaluation", "step 2, resume", "second save", "checksums", "report"],
 )
 def test_one_command_begins_resumes_and_says_that_all_is_done(
     tmp_path, train, whole, monkeypatch, capsys, function, call, how, assert_same_run
@@ -162,6 +163,7 @@ def test_one_command_begins_resumes_and_says_that_all_is_done(
     assert train(folder, *how, **settings) == 0
     assert_same_run(folder, whole)
     assert not list(folder.rglob(".*"))
+    assert "  summary.json\n" in (folder / "checksums.txt").read_text()
     before = (folder / "summary.json").stat().st_mtime_ns
     capsys.readouterr()
     assert train(folder, *how, **settings) == 0

@@ -13,7 +13,7 @@ from rollwise.config import TrainConfig, make_config
 from rollwise.errors import PolicyError
 from rollwise.files import damaged_files
 from rollwise.records import Row, RunFolder, refuse_changes
-from rollwise.records.final import seal
+from rollwise.records.final import damaged, seal
 from rollwise.reports import LiveReport, write_report
 from rollwise.reports.findings import findings_of
 from rollwise.signals import TERMINATING, Dropped, Terminated
@@ -38,6 +38,8 @@ def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console
     checkpoints = _checkpoints(folder, config) if begun else []
     if begun and _has_ended(folder, config):
         console.print(f"the run in {path} is done", markup=False)
+        if not damaged(folder):  # it may have been killed between its summary and its checksums
+            seal(folder)
     else:
         model, data = config.model.path, config.data.train
         console.print(f"setting up {model:.80} on {data:.80}", markup=False)
