@@ -43,7 +43,7 @@ def test_what_works_here_fits_the_terminal(capsys, installed):
 def test_it_loads_no_framework():
     code = (
         "import sys; from rollwise.cli import main; main(['doctor']); "
-        "heavy = {'torch', 'transformers', 'numba', 'scipy', 'matplotlib', 'vllm', 'trl'}; "
+        "heavy = {'torch', 'transformers', 'scipy', 'matplotlib', 'vllm', 'trl'}; "
         "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
