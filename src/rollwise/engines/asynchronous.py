@@ -2,12 +2,11 @@
 
 import asyncio
 import logging
-import queue
 import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, TypeVar
 
 from rollwise.engines.engine import Engine
@@ -18,6 +17,9 @@ T = TypeVar("T")
 
 RETRIED = (408, 409, 429)
 """Refusals that are worth a retry, in addition to all server errors (500 and up)."""
+
+CLOSE_SECONDS = 10.0
+"""What does not end in this time where it is cancelled is left behind, in its thread."""
 
 log = logging.getLogger(__name__)
 
@@ -37,11 +39,10 @@ class LoopThread:
     def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
-    def stop(self, seconds: float | None = None) -> bool:
-        """Cancel what runs, and wait until it has ended; returns whether it did in time."""
+    def stop(self) -> None:
+        """Cancel what runs, and wait until it has ended, or for `CLOSE_SECONDS`."""
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(seconds)
-        return not self.is_alive
+        self._thread.join(CLOSE_SECONDS)
 
     def _run(self) -> None:
         # Processes started here inherit this mask: only this process handles Ctrl-C.
@@ -61,7 +62,6 @@ class AsyncEngine(Engine):
     def __init__(self, slots: int, name: str) -> None:
         self.slots = slots
         self._in_flight: dict[Draw, Future[Result]] = {}
-        self._ended: queue.SimpleQueue[tuple[Draw, Future[Result]] | None] = queue.SimpleQueue()
         self._free = asyncio.Semaphore(slots)
         self._thread = LoopThread(name)
 
@@ -70,18 +70,10 @@ class AsyncEngine(Engine):
         return max(0, self.slots - len(self._in_flight))
 
     def wait(self) -> Sequence[Result]:
-        """Return what is done, at least one result unless interrupted; raises what draws raise."""
-        results: list[Result] = []
-        woken = False
-        while self._in_flight and not results and not woken:
-            reported = [self._ended.get() for _ in range(max(1, self._ended.qsize()))]
-            ended = [each for each in reported if each is not None]
-            woken = len(ended) < len(reported)
-            # A draw that was done already when it was cancelled is no longer in flight.
-            done = [(d, future) for d, future in ended if self._in_flight.get(d) is future]
-            for draw, _ in done:
-                del self._in_flight[draw]
-            results = [future.result() for _, future in done]
+        """Return what is done, at least one result; raises what draws raise."""
+        done, _ = wait(self._in_flight.values(), return_when=FIRST_COMPLETED)
+        ended = [draw for draw, future in self._in_flight.items() if future in done]
+        results = [future.result() for future in [self._in_flight.pop(draw) for draw in ended]]
         reasons = Counter(result.reason for result in results if isinstance(result, LostDraw))
         for reason, times in reasons.items():
             log.warning("%d draws were lost: %s", times, reason)
@@ -96,9 +88,6 @@ class AsyncEngine(Engine):
                 tokens += self._tokens_so_far(draw, future)
                 future.cancel()
         return tokens
-
-    def interrupt(self) -> None:
-        self._ended.put(None)
 
     def close(self) -> None:
         if self._thread.is_alive:
@@ -130,8 +119,7 @@ class AsyncEngine(Engine):
                 except TimeoutError:
                     return LostDraw(draw, f"not done after {seconds:g} s")
 
-        self._in_flight[draw] = future = self._thread.begin(bounded())
-        future.add_done_callback(lambda ended: self._ended.put((draw, ended)))
+        self._in_flight[draw] = self._thread.begin(bounded())
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self._thread.begin(coroutine).result()

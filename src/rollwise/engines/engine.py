@@ -40,10 +40,6 @@ class Engine(ABC):
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """Use the learner's weights (name -> tensor) from now on; called between steps."""
 
-    def interrupt(self) -> None:
-        """Let a `wait` under way, or the next one, return soon; called from another thread."""
-        return None
-
     def sleep(self) -> None:
         """Free memory of the device until `load_weights` or the next draw; none is in flight."""
         return None

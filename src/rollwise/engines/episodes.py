@@ -3,14 +3,14 @@
 import itertools
 import logging
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any
 
+from rollwise.engines.asynchronous import LoopThread
 from rollwise.engines.engine import Engine
-from rollwise.engines.environment_loop import EnvironmentLoop
 from rollwise.environments.episodes import (
     EpisodeEnvironment,
     EpisodeLost,
@@ -77,7 +77,7 @@ class Playing:
     text: str = ""  # what the model said last
     play: Play | None = None
     turn: Draw | None = None  # the one that is being drawn
-    answering: "Future[Turn] | None" = None  # what an environment is about to answer
+    answering: Future[Turn] | None = None  # what an environment is about to answer
 
     @property
     def context(self) -> list[int]:
@@ -121,7 +121,7 @@ class EpisodeEngine(Engine):
         self._engine, self._environment, self._problems = engine, environment, problems
         self._encode, self._encode_prompt = encode, encode_prompt
         self._limits = limits or EpisodeLimits()
-        self._answers = EnvironmentLoop[Playing](engine.interrupt)
+        self._thread: LoopThread | None = None  # of environments whose answers are awaited
         self._waiting: dict[Draw, Sequence[int]] = {}
         self._playing: dict[Draw, tuple[Playing, Course]] = {}
         self._of_turn: dict[Draw, Playing] = {}
@@ -179,10 +179,10 @@ class EpisodeEngine(Engine):
     def close(self) -> None:
         for draw in list(self._playing):
             self._leave(draw)
-        try:
-            self._answers.close()
-        finally:
-            self._engine.close()
+        if self._thread is not None:
+            self._thread.stop()
+        self._thread = None
+        self._engine.close()
 
     def _fill(self) -> None:
         free, elsewhere = self._engine.free_slots, len(self._playing) - len(self._of_turn)
@@ -261,7 +261,8 @@ class EpisodeEngine(Engine):
             self._fail(playing, error)
         else:
             if isawaitable(wanted):
-                playing.answering = self._answers.expect(playing, wanted)
+                self._thread = self._thread or LoopThread("environment")
+                playing.answering = self._thread.begin(_answer(wanted))
                 return
             playing.turn = draw
             if playing.turns:
@@ -291,8 +292,10 @@ class EpisodeEngine(Engine):
 
     def _take_answers(self, block: bool) -> None:
         """Take what environments have answered; wait for the first of them if told so."""
-        for playing, answer in self._answers.take(block):
-            if playing.answering is answer:  # else it was cancelled
+        awaited = {p.answering: p for p, _ in self._playing.values() if p.answering is not None}
+        done, _ = wait(awaited, None if block else 0, FIRST_COMPLETED)
+        for answer, playing in awaited.items():
+            if answer in done:
                 playing.answering = None
                 self._go_on(playing, answer.result)
 
@@ -327,7 +330,6 @@ class EpisodeEngine(Engine):
         playing, _ = self._playing.pop(draw)
         if playing.answering is not None:
             playing.answering.cancel()
-            playing.answering = None
         try:
             getattr(playing.play, "close", lambda: None)()
         except Exception as error:  # an environment may raise anything; the episode is over
@@ -336,3 +338,7 @@ class EpisodeEngine(Engine):
             return []
         del self._of_turn[playing.turn]
         return [playing.turn]
+
+
+async def _answer(answer: Awaitable[Turn]) -> Turn:
+    return await answer

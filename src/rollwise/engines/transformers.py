@@ -2,7 +2,6 @@
 
 import itertools
 import logging
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -71,7 +70,6 @@ class TransformersEngine(Engine):
         self._batch = kind(sampling, batch_size)
         self._waiting: dict[Draw, Sequence[int]] = {}
         self._ended: list[Response] = []
-        self._interrupted = threading.Event()
 
     @property
     def free_slots(self) -> int:
@@ -97,11 +95,8 @@ class TransformersEngine(Engine):
         while True:
             try:
                 while not self._ended and (self._waiting or self._batch.drawing):
-                    if self._interrupted.is_set():
-                        break
                     self._fill()
                     self._ended += self._batch.draw()
-                self._interrupted.clear()
                 responses, self._ended = self._ended, []
                 return self._completions(responses) if responses else []
             except torch.OutOfMemoryError:
@@ -113,9 +108,6 @@ class TransformersEngine(Engine):
                     "(set `engine.batch_size` to that from the start)",
                     self.batch_size,
                 )
-
-    def interrupt(self) -> None:
-        self._interrupted.set()
 
     def cancel(self, draws: Iterable[Draw]) -> int:
         cancelled = [draw for draw in draws if self._waiting.pop(draw, None) is None]
