@@ -75,13 +75,16 @@ class ContinuousBatch:
             self._begin_anew()
         by_prompt = defaultdict(list)
         for draw in draws:
-            by_prompt[draw.key].append(draw)
-        self._prompts.run_missing({key: draws[members[0]] for key, members in by_prompt.items()})
+            by_prompt[tuple(draws[draw])].append(draw)
+        self._prompts.run_missing(by_prompt)
         slots, logits = [], []
-        for key, members in by_prompt.items():
-            indices = [self._occupy(draw, draws[draw]) for draw in members]
-            self._cache.fill(np.array(indices), self._prompts[key].states)
-            logits.append(self._prompts[key].logits.expand(len(members), -1))
+        for prompt, members in by_prompt.items():
+            indices, prefix = (
+                [self._occupy(draw, prompt) for draw in members],
+                self._prompts[prompt],
+            )
+            self._cache.fill(np.array(indices), prefix.states)
+            logits.append(prefix.logits.expand(len(members), -1))
             slots += indices
         self._uniforms[slots] = self._sampling.uniforms([self._draw_in[slot] for slot in slots])
         self._take(np.array(slots), torch.cat(logits))

@@ -2,7 +2,7 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +11,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rollwise.engines.attention import ModelForward, Prefill
-from rollwise.sampling.draws import Key
-from rollwise.step.outcomes import Prompts
+
+Prompt = tuple[int, ...]
 
 KEPT_TOKENS = 65_536
 """The most tokens of prompts whose keys and values are kept for later draws."""
@@ -28,7 +28,6 @@ PREFILL_LOGITS = 2**25
 class _Prefix:
     """A prompt that has been run: its keys and values, and the logits of the next token."""
 
-    tokens: tuple[int, ...]
     states: Tensor
     logits: Tensor
 
@@ -39,55 +38,49 @@ class PrefixCache:
     def __init__(self, forward: ModelForward, model: PreTrainedModel) -> None:
         self._forward, self._device = forward, model.device
         self._vocabulary: int = model.config.get_text_config().vocab_size
-        self._known: OrderedDict[Key, _Prefix] = OrderedDict()
+        self._known: OrderedDict[Prompt, _Prefix] = OrderedDict()
 
-    def __getitem__(self, key: Key) -> _Prefix:
-        return self._known[key]
+    def __getitem__(self, prompt: Prompt) -> _Prefix:
+        return self._known[prompt]
 
     def clear(self) -> None:
         self._known.clear()
 
     @torch.inference_mode()
-    def run_missing(self, prompts: Prompts) -> None:
+    def run_missing(self, prompts: Collection[Prompt]) -> None:
         """Run the prompts that are not cached; may drop others, the least recently used first."""
-        missing = []
-        for key, prompt in prompts.items():
-            known = self._known.get(key)
-            if known is None or known.tokens != tuple(prompt):
-                missing.append(key)
-            else:
-                self._known.move_to_end(key)
-        missing.sort(key=lambda key: len(prompts[key]))
-        for keys in self._portions(missing, prompts):
-            self._run([(key, tuple(prompts[key])) for key in keys])
-        kept = sum(len(prefix.tokens) for prefix in self._known.values())
+        missing = sorted((prompt for prompt in prompts if prompt not in self._known), key=len)
+        for portion in self._portions(missing):
+            self._run(portion)
+        for prompt in prompts:
+            self._known.move_to_end(prompt)
+        kept = sum(map(len, self._known))
         while kept > KEPT_TOKENS and len(self._known) > len(prompts):
-            kept -= len(self._known.popitem(last=False)[1].tokens)
+            kept -= len(self._known.popitem(last=False)[0])
 
-    def _portions(self, keys: Sequence[Key], prompts: Prompts) -> Iterator[Sequence[Key]]:
+    def _portions(self, prompts: Sequence[Prompt]) -> Iterator[Sequence[Prompt]]:
         """Split prompts, sorted by length, into portions that are run together."""
         most = max(1, math.isqrt(PREFILL_LOGITS // self._vocabulary))
         begin = 0
-        for end in range(1, len(keys) + 1):
+        for end in range(1, len(prompts) + 1):
             rows = end - begin
-            whole = end == len(keys) or (rows + 1) * len(prompts[keys[end]]) > PREFILL_TOKENS
+            whole = end == len(prompts) or (rows + 1) * len(prompts[end]) > PREFILL_TOKENS
             if whole or rows == most:
-                yield keys[begin:end]
+                yield prompts[begin:end]
                 begin = end
 
-    def _run(self, prompts: Sequence[tuple[Key, tuple[int, ...]]]) -> None:
+    def _run(self, prompts: Sequence[Prompt]) -> None:
         """Run prompts together, padded at their ends, which nothing attends to."""
-        device, lengths = self._device, [len(tokens) for _, tokens in prompts]
+        device, lengths = self._device, [len(prompt) for prompt in prompts]
         ids = torch.zeros((len(prompts), max(lengths)), dtype=torch.long)
-        for row, (_, tokens) in enumerate(prompts):
-            ids[row, : len(tokens)] = torch.tensor(tokens)
+        for row, prompt in enumerate(prompts):
+            ids[row, : len(prompt)] = torch.tensor(prompt)
         lasts, column = np.unique(np.array(lengths) - 1, return_inverse=True)
         prefill = Prefill()
         positions = torch.arange(ids.shape[1], device=device).expand(ids.shape)
         kept = torch.from_numpy(lasts).to(device)
         logits = self._forward(ids.to(device), positions, prefill, kept)
         states = prefill.states
-        for row, (key, tokens) in enumerate(prompts):
-            own = states[:, :, row : row + 1, :, : len(tokens)].clone()
-            self._known[key] = _Prefix(tokens, own, logits[row, column[row]].clone())
-            self._known.move_to_end(key)
+        for row, prompt in enumerate(prompts):
+            own = states[:, :, row : row + 1, :, : len(prompt)].clone()
+            self._known[prompt] = _Prefix(own, logits[row, column[row]].clone())

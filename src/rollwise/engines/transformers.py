@@ -114,18 +114,13 @@ class TransformersEngine(Engine):
         return self._batch.cancel(cancelled) if cancelled else 0
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Copy `weights` into the model; tensors shared with the learner stay as they are.
-
-        Responses in flight start over, so that each comes from one set of weights.
-        """
+        """Copy `weights` into the model; tensors shared with the learner stay as they are."""
         own = self.model.state_dict()
         with torch.no_grad():
             for name, tensor in weights.items():
                 if own[name].data_ptr() != tensor.data_ptr():
                     own[name].copy_(tensor)
         self._batch.weights_changed()
-        if self._batch.drawing:
-            self._restart(self.batch_size)
 
     def sleep(self) -> None:
         """On a GPU, drop the keys and values of all rows, if no response is in flight."""
