@@ -105,10 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send(200, answer, cut=fault == "cut")
 
     def choice(self, body):
-        prompt = body["prompt"]
-        if isinstance(prompt, str):
-            prompt = self.server_of_model.engine.tokenizer.encode(prompt)
-        drawn = self.server_of_model.complete(tuple(prompt), body["seed"])
+        drawn = self.server_of_model.complete(tuple(body["prompt"]), body["seed"])
         choice = {"text": drawn.text, "finish_reason": "length" if drawn.truncated else "stop"}
         if body.get("return_token_ids"):
             choice["token_ids"] = drawn.tokens

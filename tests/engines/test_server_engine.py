@@ -20,7 +20,7 @@ from rollwise.step.session import finished, run_session
 
 pytest.importorskip("openai")
 
-from rollwise.engines.server import SEEDS, ServerEngine, prompt_text
+from rollwise.engines.server import SEEDS, ServerEngine
 
 SLOTS = 8
 PATIENCE = 120  # seconds for what must come; only what is broken takes as long
@@ -42,17 +42,15 @@ class TestContract(EngineContract):
 STANDARD = {"model", "prompt", "n", "max_tokens", "temperature", "top_p", "seed"}
 
 
-@pytest.mark.parametrize("as_text", [False, True])
-def test_completions_are_those_of_the_model(engine_at, server, local, as_text):
-    """Also by a server that is given texts, and gives nothing else."""
+@pytest.mark.parametrize("extensions", [False, True])
+def test_completions_are_those_of_the_model(engine_at, server, local, extensions):
+    """Also by a server that gives texts, and nothing else."""
     builtin, _, prompts = local
     draws = make_draws(6, prompts)
-    settings = {"prompts": "text", "extensions": False} if as_text else {}
-    done = complete(engine_at(**settings), draws, prompts)
+    done = complete(engine_at(extensions=extensions), draws, prompts)
     assert len(done) == len(draws)
-    if as_text:
+    if not extensions:
         assert all(request.keys() == STANDARD for request in server.requests)
-        assert all(isinstance(request["prompt"], str) for request in server.requests)
     folded = {Draw(d.key, d.index, d.seed % SEEDS): d for d in draws}
     for wanted in complete(builtin, list(folded), prompts).values():
         found = done[folded[wanted.draw]]
@@ -84,24 +82,6 @@ def test_a_request_asks_for_the_whole_distribution(engine_at, server, local):
             "repeat_penalty": 1.0,
         }
     ]
-
-
-class BeginningTokenizer:
-    """Encodes a letter as its code, and begins with token 0, `<s>`."""
-
-    bos_token, bos_token_id = "<s>", 0
-
-    def encode(self, text):
-        return [0, *map(ord, text)]
-
-    def decode(self, tokens, clean_up_tokenization_spaces):
-        return "".join(chr(token) if token else "<s>" for token in tokens)
-
-
-def test_a_prompt_as_text_leaves_the_first_token_to_the_server():
-    tokenizer = BeginningTokenizer()
-    prompt = tokenizer.encode("ab")
-    assert tokenizer.encode(prompt_text(tokenizer, prompt)) == prompt
 
 
 def test_what_is_cancelled_is_aborted(engine_at, server, local):
@@ -244,9 +224,10 @@ def test_a_draw_that_takes_too_long_is_lost_and_its_request_aborted(engine_at, s
     assert server.left.wait(PATIENCE)
 
 
-def test_a_server_that_is_not_there_is_given_up(engine_at, server, local):
+def test_a_server_that_is_not_there_is_given_up(engine_at, server, local, monkeypatch):
+    monkeypatch.setattr("rollwise.engines.server.LOSSES", 6)
     prompts = local[2]
-    engine = engine_at(base_url="http://127.0.0.1:9/v1", losses=6)
+    engine = engine_at(base_url="http://127.0.0.1:9/v1")
     done = complete(engine, make_draws(1, prompts), prompts)
     assert all("Connection error" in outcome.reason for outcome in done.values())
     with pytest.raises(

@@ -23,6 +23,9 @@ from rollwise.step.outcomes import Completion, LostDraw, Prompts, Result
 SEEDS = 2**31
 """Seeds are folded below this, which every server takes: some have 32 bits, some a sign bit."""
 
+LOSSES = 1000
+"""This many lost draws in a row end a command."""
+
 EXTENSIONS = {
     "return_token_ids": True,
     "top_k": -1,
@@ -91,10 +94,10 @@ class ServerEngine(AsyncEngine):
         results = super().wait()
         for result in results:
             self._lost_in_a_row = self._lost_in_a_row + 1 if isinstance(result, LostDraw) else 0
-        if self._lost_in_a_row >= self.settings.losses:
+        if self._lost_in_a_row >= LOSSES:
             raise EngineError(
                 f"{self._lost_in_a_row} draws in a row were lost by the server at "
-                f"{self.settings.base_url} (`engine.losses`); its log may say why"
+                f"{self.settings.base_url}; its log may say why"
             )
         return results
 
@@ -105,10 +108,9 @@ class ServerEngine(AsyncEngine):
         )
 
     def _request(self, draw: Draw, prompt: list[int]) -> dict[str, Any]:
-        as_text = self.settings.prompts == "text"
         request = {
             "model": self.settings.model,
-            "prompt": prompt_text(self.tokenizer, prompt) if as_text else prompt,
+            "prompt": prompt,
             "n": 1,
             "max_tokens": self.max_new_tokens,
             "temperature": self.temperature,
@@ -169,15 +171,6 @@ class ServerEngine(AsyncEngine):
     async def _release(self) -> None:
         await end_other_tasks()
         await self._client.close()
-
-
-def prompt_text(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[int]) -> str:
-    """Turn a prompt into text; a server adds the first token again if its tokenizer does."""
-    text = str(tokenizer.decode(prompt, clean_up_tokenization_spaces=False))
-    begin = tokenizer.bos_token
-    if begin and tokenizer.encode("")[:1] == [tokenizer.bos_token_id]:
-        text = text.removeprefix(str(begin))
-    return text
 
 
 def _connect(settings: ServerSettings, key: str) -> Any:

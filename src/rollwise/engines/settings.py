@@ -153,9 +153,6 @@ class ServerSettings(EngineSettings):
     api_key_env: str = setting(
         "", "The environment variable that holds the key; empty if the server needs none."
     )
-    prompts: Literal["tokens", "text"] = setting(
-        "tokens", "How prompts are sent; as `text` to a server that takes no token ids."
-    )
     extensions: bool = setting(
         True,
         "Send options of vLLM, SGLang and llama.cpp beyond OpenAI's API, to get token ids back and "
@@ -171,12 +168,10 @@ class ServerSettings(EngineSettings):
         "How often a request is retried after a lost connection, too many requests or a server "
         "error, with growing waits or those that the server asks for.",
     )
-    losses: int = setting(1000, "This many lost draws in a row end the run.")
 
     def __post_init__(self) -> None:
         above_zero("draw_timeout", self.draw_timeout)
         at_least("retries", self.retries, 0)
-        at_least("losses", self.losses, 1)
         parts = urlsplit(self.base_url)
         if self.base_url and not (parts.scheme in ("http", "https") and parts.hostname):
             raise ValueError("base_url must begin with http:// or https:// and name a host")
