@@ -135,31 +135,3 @@ def test_lengths_and_correctness_have_the_given_law(seeds):
 )
 def test_a_length_is_the_quantile_rounded_up_and_cut(lengths, uniform, correct, expected):
     assert lengths.length(uniform, correct) == expected
-
-
-# ---- what is refused ----
-
-
-@pytest.mark.parametrize(
-    ("make", "arguments", "message"),
-    [
-        (Lengths, {"median": 0}, "median must be finite and above 0, got 0"),
-        (Lengths, {"sigma": -0.1}, "sigma must lie between 0 and 10, got -0.1"),
-        (Lengths, {"sigma": float("nan")}, "sigma must lie between 0 and 10"),
-        (Lengths, {"longest": 0}, "longest must be at least 1, got 0"),
-        (Lengths, {"incorrect_factor": 0.0}, "incorrect_factor must be finite and above 0"),
-        (engine_of, {"slots": 0}, "slots must be at least 1, got 0"),
-        (engine_of, {"rates": {"b": 1.1}}, "the pass rate of 'b' must lie between 0 and 1, got"),
-        (engine_of, {"seconds_per_token": 0.0}, "seconds_per_token must be finite and above 0"),
-        (engine_of, {"prefill": -1.0}, "prefill must be finite and at least 0, got -1"),
-    ],
-)
-def test_what_is_out_of_range_is_refused(make, arguments, message):
-    lengths = {"median": 100, "sigma": 1.0, "longest": 1000}
-    with pytest.raises(ValueError, match=message):
-        make(**(lengths if make is Lengths else {"slots": 2}) | arguments)
-
-
-def test_a_prompt_without_a_pass_rate_is_named():
-    with pytest.raises(ValueError, match=r"'new' has no pass rate; 2 .* 'right', 'wrong'"):
-        engine_of(1).submit(draws_of("new"))

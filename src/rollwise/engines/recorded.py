@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.engines.simulated import SimulatedEngine, SimulatedResponse, uniforms
+from rollwise.engines.simulated import Lengths, SimulatedEngine, SimulatedResponse, uniforms
 from rollwise.sampling import Draw, draw_seed
 from rollwise.sampling.draws import Key
 
@@ -82,9 +82,7 @@ class ReplayEngine(SimulatedEngine):
     """
 
     def __init__(self, prompts: Mapping[Key, Recorded], slots: int, seed: int = 0) -> None:
-        longest = max(int(recorded.tokens.max(initial=1)) for recorded in prompts.values())
-        lengths = RecordedLengths(prompts, longest, 0.0)
-        super().__init__(dict.fromkeys(prompts, 0.0), lengths, slots)
+        super().__init__({}, Lengths(1, 0.0, 1), slots)  # `respond` looks at neither
         self.prompts, self.seed = dict(prompts), seed
         self._visits = Counter[Key]()
         self._orders: dict[Key, Sequence[int]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import count, islice
+from itertools import count
 from statistics import NormalDist
 from typing import Any, NamedTuple, Protocol
 
@@ -15,7 +15,6 @@ import numpy as np
 
 from rollwise.engines.engine import Engine
 from rollwise.sampling import Draw, RolloutSession
-from rollwise.sampling.checks import at_least, finite_above_zero, finite_at_least, share
 from rollwise.sampling.draws import Key
 from rollwise.step.outcomes import Completion, Prompts, RolloutCost
 from rollwise.step.session import finished, run_session
@@ -44,13 +43,6 @@ class Lengths:
     longest: int
     incorrect_factor: float = 1.0
 
-    def __post_init__(self) -> None:
-        finite_above_zero("median", self.median)
-        finite_above_zero("incorrect_factor", self.incorrect_factor)
-        at_least("longest", self.longest, 1)
-        if not 0 <= self.sigma <= 10:
-            raise ValueError(f"sigma must lie between 0 and 10, got {self.sigma}")
-
     def length(self, uniform: float, correct: bool, key: Key = "") -> tuple[int, bool]:
         """Tokens at the quantile `uniform`, and whether the response was cut."""
         median = self.median if correct else self.median * self.incorrect_factor
@@ -60,10 +52,7 @@ class Lengths:
 
 
 class LengthModel(Protocol):
-    """How long responses are, `longest` tokens at most."""
-
-    @property
-    def longest(self) -> int: ...
+    """How long responses are."""
 
     def length(self, uniform: float, correct: bool, key: Key) -> tuple[int, bool]:
         """Tokens of a response to `key`, by a number in (0, 1), and whether it was cut."""
@@ -116,11 +105,6 @@ class SimulatedEngine(Engine):
         seconds_per_token: float = 1.0,
         prefill: float = 0.0,
     ) -> None:
-        at_least("slots", slots, 1)
-        finite_above_zero("seconds_per_token", seconds_per_token)
-        finite_at_least("prefill", prefill, 0)
-        for key, rate in pass_rates.items():
-            share(f"the pass rate of {key!r}", rate)
         self.pass_rates, self.lengths, self.slots = dict(pass_rates), lengths, slots
         self.seconds_per_token, self.prefill = seconds_per_token, prefill
         self.now = self.busy = 0.0
@@ -129,8 +113,6 @@ class SimulatedEngine(Engine):
         self._waiting: OrderedDict[Draw, None] = OrderedDict()
         self._running: dict[Draw, _Running] = {}
         self._ends: list[_Running] = []  # a heap; what was cancelled stays in it until its end
-        self._logprobs = np.zeros(lengths.longest, dtype=np.float32)
-        self._logprobs.flags.writeable = False
 
     @property
     def free_slots(self) -> int:
@@ -139,14 +121,7 @@ class SimulatedEngine(Engine):
 
     def submit(self, draws: Sequence[Draw], prompts: Prompts | None = None) -> None:
         """Accept draws of prompts with a pass rate; `prompts` is ignored."""
-        for draw in draws:
-            if draw.key not in self.pass_rates:
-                known = ", ".join(map(repr, islice(self.pass_rates, 3)))
-                raise ValueError(
-                    f"prompt {draw.key!r} has no pass rate; "
-                    f"{len(self.pass_rates)} prompts have one, the first of them {known or 'none'}"
-                )
-            self._waiting[draw] = None
+        self._waiting.update(dict.fromkeys(draws))
 
     def wait(self) -> list[Completion]:
         """Advance time until draws complete; return all that do so at that instant."""
@@ -205,7 +180,8 @@ class SimulatedEngine(Engine):
 
     def _completion(self, running: _Running) -> Completion:
         text, length, truncated = running.response
-        return Completion(running.draw, [0] * length, self._logprobs[:length], text, truncated)
+        logprobs = np.zeros(length, dtype=np.float32)
+        return Completion(running.draw, [0] * length, logprobs, text, truncated)
 
 
 def simulate(session: RolloutSession, engine: SimulatedEngine) -> RolloutCost:
