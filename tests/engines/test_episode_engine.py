@@ -235,22 +235,6 @@ def test_a_session_of_episodes_that_are_graded_by_either():
     assert cost.tokens == 4 * 2 * 2
 
 
-def test_surplus_episodes_are_cancelled_under_way():
-    """One correct and one incorrect of draw 0 and 1 suffice; the others are in a later turn."""
-    engine = Talking(slots=8, portion=1)
-    worth = iter([1.0, 0.0])
-    play_on = Playing(
-        lambda turn, reply: Turn(done=True, reward=next(worth)) if turn == 2 else Turn("x")
-    )
-    playing = playing_by(play_on, engine)
-    session = RolloutSession(["a"], Balanced(1, 1), Streamed(max_samples=8), seed=0)
-    cost = run_session(session, playing, {"a": [7]}, grade_with(OfAnswers(), {}))
-    assert len(session.pools["a"]) == 2
-    assert session.surplus > 0
-    broken_off = len(engine.cancelled)
-    assert cost.tokens == 2 * (len(engine.contexts) - broken_off) + 3 * broken_off
-
-
 def begin_three_turns(opening):
     """Says 12 twice, then ends."""
     answers = iter([Turn("12"), Turn("12"), Turn(done=True)])

@@ -114,7 +114,6 @@ REFUSED = {
     "endless": ([within(ROWS, "INFINITE = True")], "never ends"),
     "empty": ([("count: int = 3", "count: int = 0")], "has no tasks"),
     "unrewarded": (UNREWARDED, "has no reward"),
-    "boxed": ([("asked(self, task", "asked(self, runtime, task")], "its reward 'asked'"),
     "prepared": (
         [within(TASK, "async def setup(self, trace, runtime): ...")],
         "needs a runtime to prepare",

@@ -77,6 +77,7 @@ def test_levels_are_read_and_lengths_and_keys_may_be_missing(tmp_path):
         ([{"rewards": [True]}], "`rewards` must be a number, got bool"),
         ([{"rewards": []}], "line 1: rewards must be finite, one or more"),
         ([{"rewards": [1], "lengths": [1, 2]}], "got 2 and 1"),
+        ([{"rewards": [1], "lengths": [0]}], "at least 1 token, got 0"),
         ([{"rewards": [1], "lengths": [2]}, {"rewards": [1]}], "others have none"),
         ([{"rewards": [1], "lengths": [1.5]}], "a whole number of tokens, got float: 1.5"),
         ([{"rewards": [1], "lengths": [1e30]}], "a whole number of tokens, got float: 1e.30"),

@@ -23,7 +23,6 @@ from rollwise.environments.episodes import (
 from rollwise.errors import PluginError, one_line
 from rollwise.plugins import raised_in_plugin, wrong_result
 from rollwise.sampling import Draw
-from rollwise.sampling.checks import at_least
 from rollwise.sampling.draws import Key, hash_index
 from rollwise.step.episodes import End, Span, Usage
 from rollwise.step.outcomes import Completion, LostDraw, PlayedEpisode, Prompts, Result
@@ -58,10 +57,6 @@ class EpisodeLimits:
     tokens: int = 8192
     context: float = math.inf
     turn_tokens: int | None = None
-
-    def __post_init__(self) -> None:
-        at_least("turns", self.turns, 1)
-        at_least("tokens", self.tokens, 1)
 
 
 @dataclass(eq=False)

@@ -25,13 +25,13 @@ class Bucket:
         self.width = width
         self.slots: Slots = np.empty(0, dtype=np.int64)  # whose row each is
         # Keys and values, shape (2, layers, rows, key-value heads, width, head size).
-        self.store: Tensor | None = None
+        self.store = torch.zeros((0,) * 6)
 
     def append(self, slots: Slots, states: Tensor) -> None:
         """Add rows; `states` has their first tokens, shape (2, layers, rows, heads, T, size)."""
         begin, end = len(self.slots), len(self.slots) + len(slots)
-        store = self._room_for(end, states)
-        store[:, :, begin:end, :, : states.shape[4]] = states
+        self._make_room(end, states)
+        self.store[:, :, begin:end, :, : states.shape[4]] = states
         self.slots = np.concatenate([self.slots, slots])
 
     def take(self, leaving: NDArray[np.bool_], filled: int) -> None:
@@ -40,7 +40,6 @@ class Bucket:
         holes = np.flatnonzero(leaving[:kept])
         movers = kept + np.flatnonzero(~leaving[kept:])
         if len(holes):
-            assert self.store is not None
             store = self.store[:, :, :, :, :filled]
             store[:, :, holes] = store[:, :, movers]
             self.slots[holes] = self.slots[movers]
@@ -48,7 +47,6 @@ class Bucket:
 
     def begin_step(self, begin: int, lengths: Slots) -> None:
         """Say which rows of a step the bucket's are, from `begin` on, and how long each is."""
-        assert self.store is not None
         (heads, width), count = self.store.shape[3:5], len(lengths)
         device, begins = self.store.device, np.arange(count * heads) * width
         self.rows = slice(begin, begin + count)
@@ -67,23 +65,20 @@ class Bucket:
 
     def keep(self, half: int, layer: int, states: Tensor) -> Tensor:
         """Store new keys (`half` 0) or values (1); all of them, (rows, heads, longest, size)."""
-        assert self.store is not None
         kept, new = self.store[half, layer], states[self.rows].flatten(0, 2)
         kept.view(-1, kept.shape[-1]).index_copy_(0, self._flat_indices, new)
         return kept[: len(self.slots), :, : self._longest]
 
-    def _room_for(self, rows: int, like: Tensor) -> Tensor:
-        """The store, with room for `rows` rows; it doubles, and never shrinks."""
-        old = self.store
-        if old is not None and old.shape[2] >= rows:
-            return old
+    def _make_room(self, rows: int, like: Tensor) -> None:
+        """Have room for `rows` rows; it doubles, and never shrinks."""
+        if (old := self.store).shape[2] >= rows:
+            return
         room = max(FEWEST_ROWS, 1 << (rows - 1).bit_length())
         halves, layers, _, heads, _, size = like.shape
         # Zeros, not empty memory: a NaN there would survive the mask.
-        self.store = store = like.new_zeros((halves, layers, room, heads, self.width, size))
-        if old is not None:
-            store[:, :, : old.shape[2]] = old
-        return store
+        self.store = like.new_zeros((halves, layers, room, heads, self.width, size))
+        if old.numel():
+            self.store[:, :, : old.shape[2]] = old
 
 
 class BucketedCache:
@@ -126,7 +121,6 @@ class BucketedCache:
         for bucket, wider in zip(self._buckets, self._buckets[1:], strict=False):
             full = self.lengths[bucket.slots] >= bucket.width
             if full.any():
-                assert bucket.store is not None
                 rows = np.flatnonzero(full)
                 wider.append(bucket.slots[rows], bucket.store[:, :, rows])
                 bucket.take(full, bucket.width)

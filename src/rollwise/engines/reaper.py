@@ -21,40 +21,32 @@ class Reaper:
     """Watches this process from another one, which ends an engine's processes if this is killed.
 
     Those are the processes that were started within `marking`, and their children, wherever in vLLM
-    they are. It needs `/proc`; elsewhere nothing is watched.
+    they are. Linux only.
     """
 
     def __init__(self) -> None:
         self._mark = uuid.uuid4().hex
-        self._process: subprocess.Popen[bytes] | None = None
-        if Path("/proc/self/environ").exists():
-            words = str(os.getpid()), self._mark, str(GRACE)
-            command = [sys.executable, "-I", "-S", __file__, *words]
-            # A session of its own: neither Ctrl-C nor a closed terminal is meant for it.
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        words = str(os.getpid()), self._mark, str(GRACE)
+        # A session of its own: neither Ctrl-C nor a closed terminal is meant for it.
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", __file__, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     @contextmanager
     def marking(self) -> Iterator[None]:
         """Mark processes that are started within it."""
-        before = os.environ.get(MARK)
         os.environ[MARK] = self._mark
         try:
             yield
         finally:
             del os.environ[MARK]
-            if before is not None:
-                os.environ[MARK] = before
 
     def close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+        self._process.kill()
+        self._process.wait()
 
 
 def marked(mark: str) -> list[int]:

@@ -31,11 +31,6 @@ def start_process(path: str, context: int, slots: int, settings: VLLMSettings) -
         from vllm.v1.engine.async_llm import AsyncLLM
     except ImportError as error:
         raise EngineError(f"engine.type = 'vllm' needs vLLM: pip install vllm ({error})") from None
-    if settings.sleep_level and not current_platform.is_sleep_mode_available():
-        raise EngineError(
-            f"engine.sleep_level must be 0 here: vLLM cannot free its memory on this platform "
-            f"({current_platform.device_type}), only on a GPU; it is {settings.sleep_level}"
-        )
     free_cached_memory()
     arguments = AsyncEngineArgs(
         model=path,

@@ -18,14 +18,13 @@ class EnvironmentSource:
     """The name of an environment of verifiers and its arguments; opens it in any process.
 
     Attributes:
-        name: An installed package, as in `verifiers` (`owner/name` too), or a module.
+        name: An installed package, as in `verifiers` (`owner/name` too), or a module, also in the
+            current folder.
         arguments: The settings of the taskset.
-        folder: Where a module may be; goes to the front of Python's path, as with `python -m`.
     """
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    folder: str = field(default_factory=os.getcwd)
 
     def open(self) -> "TasksetEnvironment":
         """Open the environment.
@@ -37,8 +36,8 @@ class EnvironmentSource:
             raise ConfigError("`data.environment` must name the environment that is meant")
         if reason := unmet("verifiers"):
             raise ConfigError(f"`data.environment` {self.name!r} cannot be opened: {reason}")
-        if self.folder not in sys.path:
-            sys.path.insert(0, self.folder)
+        if (folder := os.getcwd()) not in sys.path:
+            sys.path.insert(0, folder)
         try:
             from rollwise.environments.tasksets import TasksetEnvironment
 

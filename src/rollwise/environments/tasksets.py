@@ -1,14 +1,12 @@
 """Environments of verifiers: a taskset, whose tasks reward the trace of a rollout."""
 
 import asyncio
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from verifiers import v1 as vf
 from verifiers.v1.state import state_cls
-from verifiers.v1.utils.decorators import discover_decorated
 
 from rollwise.errors import ConfigError, DataError
 
@@ -58,9 +56,8 @@ class TasksetEnvironment:
             "has an environment of its own, which may play in several turns": (
                 vf.environment_class(self._name) is not vf.SingleAgentEnv
             ),
-            "has a harness of its own": vf.default_harness_id(self._name) == self._name,
             "has tools": bool(first.toolsets(config.task) or self._taskset.toolsets(config)),
-            "rewrites what the model is asked or says": discover_decorated(first, "intercept"),
+            "has no reward": not (first.hooks("reward") or first.plugged_judges()),
             "needs a runtime to prepare its tasks in": (
                 first.data.image
                 or first.NEEDS_CONTAINER
@@ -68,7 +65,7 @@ class TasksetEnvironment:
                 or self._task.finalize is not vf.Task.finalize
             ),
         }
-        return next((reason for reason, is_so in reasons.items() if is_so), "") or _unscored(first)
+        return next((reason for reason, is_so in reasons.items() if is_so), "")
 
     def questions(self) -> list[Question]:
         """List its questions in its order; a `DataError` names one that is not of text alone."""
@@ -84,17 +81,6 @@ class TasksetEnvironment:
         trace = _trace(self._task, data, response)
         self._runner.run(task.score(trace))
         return float(trace.reward)
-
-
-def _unscored(task: Any) -> str:
-    scores = [*task.hooks("reward"), *(judge.score for judge in task.plugged_judges())]
-    if not scores:
-        return "has no reward"
-    for score in scores:
-        parameter = inspect.signature(score).parameters.get("runtime")
-        if parameter is not None and parameter.default is parameter.empty:
-            return f"needs a runtime for its reward {score.__name__!r}"
-    return ""
 
 
 def _question(place: str, data: Any) -> Question:
