@@ -23,7 +23,7 @@ from rollwise.engines.transformers import TransformersEngine
 from rollwise.environments import EpisodeLost, Turn
 from rollwise.errors import PluginError
 from rollwise.grading import Grader
-from rollwise.sampling import Balanced, Draw, FixedCount, RolloutSession, Rounds, Streamed
+from rollwise.sampling import Draw, FixedCount, RolloutSession, Rounds
 from rollwise.step import Episode
 from rollwise.step.session import grade_with, run_session
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from rollwise.engines.reaper import MARK, Reaper, marked
+from rollwise.engines.reaper import marked
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/environ"), reason="needs /proc")
 
@@ -56,17 +56,3 @@ def test_a_killed_process_takes_its_engine_along_and_nothing_else():
         os.kill(int(other), 9)
         trainer.stdin.close()
         trainer.stdout.close()
-
-
-def test_what_is_closed_leaves_its_processes_and_the_environment_alone():
-    reaper = Reaper()
-    with reaper.marking():
-        process = subprocess.Popen(["sleep", "600"])
-    assert MARK not in os.environ
-    until(lambda: marked(reaper._mark) == [process.pid])
-    reaper.close()
-    reaper.close()  # once more does no harm
-    assert reaper._process.returncode is not None
-    assert process.poll() is None
-    process.kill()
-    process.wait()

@@ -15,8 +15,7 @@ from rollwise.config import ServerSettings, make_config
 from rollwise.engines import Completion, LostDraw
 from rollwise.engines.testing import EngineContract
 from rollwise.errors import ConfigError, EngineError
-from rollwise.sampling import Balanced, Draw, RolloutSession, Streamed
-from rollwise.step.session import finished, run_session
+from rollwise.sampling import Draw
 
 pytest.importorskip("openai")
 
@@ -231,21 +230,3 @@ def test_a_server_that_is_not_there_is_given_up(engine_at, server, local, monkey
         EngineError, match=r"6 draws in a row were lost by the server at http://127"
     ):
         complete(engine, make_draws(1, prompts), prompts)
-
-
-def grade(completions):
-    """A response of an even number of tokens is correct."""
-    return [finished(float(len(completion.tokens) % 2 == 0)) for completion in completions]
-
-
-def test_faults_lose_their_draws_and_nothing_else(engine_at, server, local):
-    found, prompts = [], local[2]
-    faults = ["busy", None, "garbage", "cut", None, None, "aborted", "broken", "strange"]
-    for server.faults in ([], faults):
-        session = RolloutSession(list(prompts), Balanced(2, 2), Streamed(max_samples=12), seed=3)
-        run_session(session, engine_at(), prompts, grade)
-        assert session.lost == 0
-        pools = session.pools.items()
-        found.append({k: (p.exit_reason, [*p.rewards], p.responses) for k, p in pools})
-    assert repr(found[0]) == repr(found[1])
-    assert session.failures >= 5  # one of a draw that is surplus may be of no interest

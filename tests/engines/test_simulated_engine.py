@@ -76,16 +76,6 @@ def test_a_cancelled_draw_costs_what_it_has_drawn_and_frees_its_slot():
     assert engine.wait() == []
 
 
-def test_a_draw_cancelled_in_its_prefill_has_drawn_nothing():
-    """Two slots: right₀ 0-35, wrong₁ 0-55, wrong₂ from 35, its first token after 60."""
-    engine = engine_of(2, prefill=25.0)
-    draws = draws_of("right", "wrong", "wrong")
-    engine.submit(draws)
-    assert [engine.wait()[0].draw, engine.wait()[0].draw] == draws[:2]
-    assert engine.cancel(draws[2:]) == 0
-    assert (engine.now, engine.busy, engine.tokens) == (55.0, 110.0, 40)
-
-
 @given(st.integers(1, 40), st.sampled_from([0.1, 0.007, 1 / 3]))
 def test_partial_tokens_are_counted_whatever_the_rounding_of_the_clock(count, pace):
     """A response of 10,000 tokens is stopped after `count` of 7 tokens in the other slot."""

@@ -115,7 +115,6 @@ def test_every_end_token_of_the_model_and_of_the_tokenizer_counts(model, tokeniz
     assert not any({END, 4, 7} & set(completion.tokens[:-1]) for completion in done)
 
 
-@both_ways
 def test_without_an_end_token_there_is_an_error(model, tokenizer):
     endless, mute = copy.deepcopy(model), copy.deepcopy(tokenizer)
     endless.generation_config = GenerationConfig(eos_token_id=None)

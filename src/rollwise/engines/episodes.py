@@ -73,6 +73,7 @@ class Playing:
     play: Play | None = None
     turn: Draw | None = None  # the one that is being drawn
     answering: Future[Turn] | None = None  # what an environment is about to answer
+    course: Course = field(init=False)
 
     @property
     def context(self) -> list[int]:
@@ -118,7 +119,7 @@ class EpisodeEngine(Engine):
         self._limits = limits or EpisodeLimits()
         self._thread: LoopThread | None = None  # of environments whose answers are awaited
         self._waiting: dict[Draw, Sequence[int]] = {}
-        self._playing: dict[Draw, tuple[Playing, Course]] = {}
+        self._playing: dict[Draw, Playing] = {}
         self._of_turn: dict[Draw, Playing] = {}
         self._results: list[Result] = []
         self._failures: set[type[Exception]] = set()
@@ -157,7 +158,7 @@ class EpisodeEngine(Engine):
         for draw in draws:
             self._waiting.pop(draw, None)
             if draw in self._playing:
-                tokens += self._playing[draw][0].drawn
+                tokens += self._playing[draw].drawn
                 turns += self._leave(draw)
         drawn = checked_tokens(self._engine, self._engine.cancel(turns)) if turns else 0
         return tokens + drawn
@@ -184,7 +185,7 @@ class EpisodeEngine(Engine):
         count = len(self._waiting) if free is None else max(0, free - elsewhere)
         for draw in list(itertools.islice(self._waiting, count)):
             playing = Playing(draw, [(self._waiting.pop(draw), [])])
-            self._playing[draw] = playing, self._course(playing)
+            playing.course, self._playing[draw] = self._course(playing), playing
             self._go_on(playing, lambda: None)
 
     def _course(self, playing: Playing) -> Course:
@@ -215,20 +216,19 @@ class EpisodeEngine(Engine):
         if isinstance(play, type) or not hasattr(play, "step"):
             due = "an object with `step`"
             raise wrong_result(self._environment, "begin", due, play)
-        if any(other.play is play for other, _ in self._playing.values()):
+        if any(other.play is play for other in self._playing.values()):
             due = "an object of its own for each episode, not that of another one under way"
             raise wrong_result(self._environment, "begin", due, play)
         return play
 
     def _context_after(self, playing: Playing, turn: Turn) -> list[int] | None:
         """Add what the environment says; returns the next context, None if there is no room."""
-        said = turn.says if turn.anew is None else turn.anew
-        if turn.anew is None:
-            tokens = list(self._encode(turn.says))
-            context = [*playing.context, *tokens]
+        said, tokens, limits = turn.says, list[int](), self._limits
+        if turn.anew is not None:
+            said, context = turn.anew, list(self._encode_prompt(turn.anew))
         else:
-            tokens, context = [], list(self._encode_prompt(turn.anew))
-        limits = self._limits
+            tokens = list(self._encode(said))
+            context = [*playing.context, *tokens]
         too_long = len(context) + (limits.turn_tokens or 1) > limits.context
         if too_long or playing.length + len(tokens) >= limits.tokens:
             return None
@@ -236,16 +236,16 @@ class EpisodeEngine(Engine):
             playing.rows.append((context, []))
         elif tokens:
             playing.rows[-1][1].append(Span(tokens))
-        if turn.anew is not None or tokens:
+        if said:
             text = said if isinstance(said, str) else "\n".join(m["content"] for m in said)
             playing.said.append(text)
         return context
 
     def _go_on(self, playing: Playing, given: Callable[[], Any]) -> None:
         """Give an episode what it waits for, and see to what it waits for next, or to its end."""
-        draw, (_, course) = playing.draw, self._playing[playing.draw]
+        draw = playing.draw
         try:
-            wanted = course.send(given())
+            wanted = playing.course.send(given())
         except StopIteration as ended:
             self._end(playing, *ended.value)
         except PluginError:
@@ -287,7 +287,7 @@ class EpisodeEngine(Engine):
 
     def _take_answers(self, block: bool) -> None:
         """Take what environments have answered; wait for the first of them if told so."""
-        awaited = {p.answering: p for p, _ in self._playing.values() if p.answering is not None}
+        awaited = {p.answering: p for p in self._playing.values() if p.answering is not None}
         done, _ = wait(awaited, None if block else 0, FIRST_COMPLETED)
         for answer, playing in awaited.items():
             if answer in done:
@@ -322,7 +322,7 @@ class EpisodeEngine(Engine):
 
     def _leave(self, draw: Draw) -> list[Draw]:
         """Forget an episode, and close it; returns its turn if that is in the engine."""
-        playing, _ = self._playing.pop(draw)
+        playing = self._playing.pop(draw)
         if playing.answering is not None:
             playing.answering.cancel()
         try:

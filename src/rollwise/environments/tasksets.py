@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from verifiers import v1 as vf
 from verifiers.v1.state import state_cls
@@ -11,14 +10,8 @@ from verifiers.v1.state import state_cls
 from rollwise.errors import ConfigError, DataError
 
 
-@dataclass(frozen=True)
-class Question:
-    """A row of an environment's data.
-
-    Attributes:
-        messages: What the model is shown, each with `role` and `content`.
-        row: All of the row that scoring needs, in JSON.
-    """
+class Question(NamedTuple):
+    """What the model is asked by a row of an environment's data, and the row in JSON."""
 
     messages: tuple[dict[str, str], ...]
     row: str

@@ -88,7 +88,7 @@ def test_memory_that_cannot_be_taken_back_is_an_error(sleeper, monkeypatch):
 
 
 def test_a_cpu_has_no_memory_to_free(folders, tokenizer):
-    with pytest.raises(EngineError, match=r"(?i)did not start.*sleep mode is not supported"):
+    with pytest.raises(EngineError, match=r"(?is)did not start.*sleep mode is not supported"):
         make_engine(folders[0], tokenizer, sleep_level=1)
 
 
