@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from verifiers import v1 as vf
 from verifiers.v1.state import state_cls
+from verifiers.v1.utils.decorators import discover_decorated
 
 from rollwise.errors import ConfigError, DataError
 
@@ -49,7 +50,9 @@ class TasksetEnvironment:
             "has an environment of its own, which may play in several turns": (
                 vf.environment_class(self._name) is not vf.SingleAgentEnv
             ),
+            "has a harness of its own": vf.default_harness_id(self._name) == self._name,
             "has tools": bool(first.toolsets(config.task) or self._taskset.toolsets(config)),
+            "rewrites what the model is asked or says": discover_decorated(first, "intercept"),
             "has no reward": not (first.hooks("reward") or first.plugged_judges()),
             "needs a runtime to prepare its tasks in": (
                 first.data.image
