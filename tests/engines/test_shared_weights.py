@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rollwise.engines.shared_weights import SharedWeights, read_shared
+from rollwise.engines.shared_weights import SharedWeights, WeightReader
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 
@@ -29,7 +29,10 @@ def test_another_process_reads_every_bit(tmp_path):
     subprocess.run(["cp", shared.path, tmp_path / "copy"], check=True)
     shared.close()
     assert not Path(shared.path).exists()
-    read = read_shared(str(tmp_path / "copy"))
+    read = {}
+    reader = WeightReader()
+    reader.reload_weights = lambda weights_iterator: read.update(weights_iterator)
+    reader.read_weights(str(tmp_path / "copy"))
     assert read.keys() == weights.keys()
     for name, tensor in weights.items():
         assert torch.equal(read[name], tensor)

@@ -27,7 +27,10 @@ class SharedWeights:
         self._file.close()
 
 
-def read_shared(path: str) -> dict[str, Tensor]:
-    """Map the weights at `SharedWeights.path` into this process."""
-    weights: dict[str, Tensor] = torch.load(path, "cpu", mmap=True, weights_only=True)
-    return weights
+class WeightReader:
+    """A method added to vLLM's worker, which becomes a subclass of this class too."""
+
+    def read_weights(self, path: str) -> None:
+        """Reload the model's weights from `SharedWeights.path`."""
+        weights = torch.load(path, "cpu", mmap=True, weights_only=True)
+        self.reload_weights(weights_iterator=weights.items())  # type: ignore[attr-defined]

@@ -49,7 +49,7 @@ def start_process(path: str, context: int, slots: int, settings: VLLMSettings) -
         trust_remote_code=False,
         skip_tokenizer_init=True,
         generation_config="vllm",
-        worker_extension_cls="rollwise.engines.vllm_worker.WeightReader",
+        worker_extension_cls="rollwise.engines.shared_weights.WeightReader",
         disable_log_stats=True,
     )
     try:
