@@ -176,38 +176,18 @@ def test_a_turn_that_the_engine_loses_loses_the_episode():
     assert play(says(Turn("x"), Turn("x")), Losing()) == lost
 
 
-def test_what_a_session_has_lost_is_in_its_cost():
-    """Draws 0 and 1 of 2 tokens a turn; the environment loses the first attempt at one."""
-    attempts = iter([EpisodeLost("no server"), None, None])
+def test_wrong_results_of_an_engine_of_turns_are_named():
+    class Mistaken(Talking):
+        def cancel(self, draws):
+            return None
 
-    def step(turn, reply):
-        if error := next(attempts):
-            raise error
-        return Turn(done=True, reward=1.0)
-
-    session = RolloutSession(["a"], FixedCount(2), Rounds(2, rounds=1), seed=0)
-    engine = playing_by(Playing(step), Talking(portion=1))
-    cost = run_session(session, engine, {"a": [7]}, grade_with(OfAnswers(), {}))
-    assert (len(session.pools["a"]), session.failures) == (2, 1)
-    assert (cost.tokens, cost.failed_tokens) == (3 * 2, 2)
-    assert (cost + cost).failed_tokens == 4
-
-
-@pytest.mark.parametrize(
-    "mistake, said",
-    [
-        ({}, r"`wait` .* within 1 tokens .*, not 2"),
-        ({"wait": lambda self: None}, "`wait` .* must return a list of completions, got NoneType"),
-        ({"result": lambda self, draw, n: "x"}, "`wait` .* must return completions"),
-        ({"cancel": lambda self, draws: None}, "`cancel` .* the number of tokens .* got NoneType"),
-    ],
-)
-def test_wrong_results_of_an_engine_of_turns_are_named(mistake, said):
-    engine = type("Mistaken", (Talking,), mistake)()
-    playing = playing_by(says(Turn("x")), engine, limits=EpisodeLimits(turn_tokens=1))
+    playing = playing_by(says(Turn("x")), Mistaken(), limits=EpisodeLimits(turn_tokens=1))
     playing.submit([DRAW], {"a": [7]})
-    with pytest.raises(PluginError, match=f"Mistaken: {said}"):
-        playing.cancel([DRAW]) if "cancel" in mistake else playing.wait()
+    with pytest.raises(PluginError, match=r"Mistaken: `cancel` .* number of tokens .* NoneType"):
+        playing.cancel([DRAW])
+    playing.submit([DRAW], {"a": [7]})
+    with pytest.raises(PluginError, match=r"Mistaken: `wait` .* within 1 tokens .*, not 2"):
+        playing.wait()
 
 
 class OfAnswers(Grader):
@@ -217,12 +197,21 @@ class OfAnswers(Grader):
 
 
 def test_a_session_of_episodes_that_are_graded_by_either():
-    """The environment rewards what it ends with 0.25; the grader gives 1 to the rest."""
+    """The environment rewards a's by 0.25, and loses an attempt; the grader gives 1 to b's."""
     by_key = {"a": Turn(done=True, reward=0.25), "b": Turn(done=True)}
+    attempts = iter([EpisodeLost("no server")])
 
     def begin(opening):
-        key, first = opening.messages[0]["content"], iter([Turn("x")])
-        return SimpleNamespace(step=lambda reply: next(first, by_key[key]))
+        key, turns = opening.messages[0]["content"], iter([Turn("x")])
+
+        def step(reply):
+            if turn := next(turns, None):
+                return turn
+            for error in attempts:
+                raise error
+            return by_key[key]
+
+        return SimpleNamespace(step=step)
 
     session = RolloutSession(["a", "b"], FixedCount(2), Rounds(2, rounds=1), seed=0)
     grader = OfAnswers()
@@ -232,7 +221,8 @@ def test_a_session_of_episodes_that_are_graded_by_either():
     assert session.pools["a"].rewards.tolist() == [0.25, 0.25]
     assert session.pools["b"].rewards.tolist() == [1.0, 1.0]
     assert {answer for _, answer in grader.graded} == {"of b"}
-    assert cost.tokens == 4 * 2 * 2
+    assert session.failures == 1
+    assert (cost.tokens, cost.failed_tokens) == (5 * 2 * 2, 2 * 2)
 
 
 def begin_three_turns(opening):
