@@ -109,14 +109,14 @@ class VLLMEngine(AsyncEngine):
         """
         self._drop_weights()  # before there are others: they are large
         self._weights = SharedWeights(weights)
-        if not self._is_dead:
+        if not self._llm.errored:
             self._unless_it_dies(self._reload())
         self._revive()
 
     def sleep(self) -> None:
         """Free the device's memory as `sleep_level` says, once all draws in flight have ended."""
         # A process that died holds nothing, and is restarted before it is needed.
-        if self.settings.sleep_level and not self._asleep and not self._is_dead:
+        if self.settings.sleep_level and not self._asleep and not self._llm.errored:
             self._unless_it_dies(self._sleep())
 
     def close(self) -> None:
@@ -146,8 +146,6 @@ class VLLMEngine(AsyncEngine):
         )
 
     def _tokens_so_far(self, draw: Draw, future: Future[Result]) -> int:
-        if self._llm is None:  # it could not be restarted
-            return super()._tokens_so_far(draw, future)
         outputs = self._llm.output_processor
         requests = outputs.external_req_ids.get(self._name_of.get(draw, ""), ())
         states = [outputs.request_states.get(request) for request in list(requests)]
@@ -159,7 +157,7 @@ class VLLMEngine(AsyncEngine):
         try:
             # vLLM never answers a request that it gets just when its process dies.
             while not (await asyncio.wait({request}, timeout=1.0))[0]:
-                if self._is_dead:
+                if self._llm.errored:
                     return LostDraw(draw, "vLLM's process died")
             output = request.result()
         except Exception as error:  # vLLM may raise anything; the draw is lost
@@ -213,13 +211,9 @@ class VLLMEngine(AsyncEngine):
         with suppress(EngineDeadError):
             self._call(coroutine)
 
-    @property
-    def _is_dead(self) -> bool:
-        return self._llm is None or self._llm.errored  # none: a restart failed
-
     def _revive(self) -> None:
         """Restart vLLM's process if it died, or a restart failed."""
-        if not self._is_dead:
+        if not self._llm.errored:
             return
         if self.restarts == self.settings.restarts:
             raise EngineError(
@@ -284,9 +278,7 @@ class VLLMEngine(AsyncEngine):
                 self._free.release()
 
     async def _release(self) -> None:
-        llm, self._llm = self._llm, None
-        if llm is not None:  # a restart may have failed
-            llm.shutdown(timeout=SHUTDOWN)
+        self._llm.shutdown(timeout=SHUTDOWN)  # a second time does nothing
         await end_other_tasks()
 
     def _drop_weights(self) -> None:
