@@ -69,7 +69,6 @@ class TransformersEngine(Engine):
         sampling = Sampling(model, self.context, max_new_tokens, temperature, self._end_tokens)
         self._batch = kind(sampling, batch_size)
         self._waiting: dict[Draw, Sequence[int]] = {}
-        self._ended: list[Response] = []
 
     @property
     def free_slots(self) -> int:
@@ -94,15 +93,18 @@ class TransformersEngine(Engine):
     def wait(self) -> Sequence[Completion]:
         while True:
             try:
-                while not self._ended and (self._waiting or self._batch.drawing):
+                responses = list[Response]()
+                while not responses and (self._waiting or self._batch.drawing):
                     self._fill()
-                    self._ended += self._batch.draw()
-                responses, self._ended = self._ended, []
+                    responses = self._batch.draw()
                 return self._completions(responses) if responses else []
             except torch.OutOfMemoryError:
                 if self.batch_size == 1:
                     raise
-                self._restart(self.batch_size // 2)
+                self.batch_size //= 2
+                self._waiting = {**self._batch.drawing, **self._waiting}
+                self._batch.open(self.batch_size)
+                torch.cuda.empty_cache()
                 logger.warning(
                     "the device is out of memory; starting over with %d responses at a time "
                     "(set `engine.batch_size` to that from the start)",
@@ -143,13 +145,6 @@ class TransformersEngine(Engine):
             Completion(r.draw, r.tokens, r.logprobs, text, truncated=r.tokens[-1] not in ends)
             for r, text in zip(responses, texts, strict=True)
         ]
-
-    def _restart(self, batch_size: int) -> None:
-        self.batch_size = batch_size
-        self._waiting = {**self._batch.drawing, **self._waiting}
-        self._batch.open(batch_size)
-        if self.model.device.type == "cuda":
-            torch.cuda.empty_cache()
 
     def _fill(self) -> None:
         begun = dict(itertools.islice(self._waiting.items(), self._batch.free_slots))
