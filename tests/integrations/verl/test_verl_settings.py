@@ -22,9 +22,8 @@ from verl.utils.config import omega_conf_to_dataclass, validate_config
 from rollwise.cli import main
 from rollwise.config import make_config, read_toml
 from rollwise.errors import ConfigError
-from rollwise.integrations.verl import settings as settings_module
 from rollwise.integrations.verl.overrides import overrides
-from rollwise.integrations.verl.settings import check, missing, settings_of, split, train_config
+from rollwise.integrations.verl.settings import check, settings_of, split, train_config
 
 pytestmark = pytest.mark.verl
 
@@ -156,7 +155,6 @@ def test_what_does_not_go_together_is_refused(config, key, value, reason):
         ({"allocation": {"type": "estimated"}}, "allocation.type"),
         ({"learner": {"max_divergence": 5e-3}}, "learner.max_divergence"),
         ({"backend": {"type": "tinker"}}, "backend.type"),
-        ({"episode": {"max_turns": 4}}, "episode.max_turns"),
         ({"learner": {"mini_batches": 3}}, "prompts.batch_size"),
     ],
 )
@@ -240,27 +238,6 @@ def test_a_configuration_of_verl_alone_says_how_to_start():
         config = compose("ppo_trainer")
     with pytest.raises(ConfigError, match="rollwise verl"):
         settings_of(config)
-
-
-# Whether verl can run it.
-
-
-def test_a_plug_in_that_is_kept_out_was_not_installed_or_fails_is_noticed(monkeypatch):
-    assert missing() is None
-    for policy, kept_out in (("none", True), ("other", True), ("a, rollwise", False)):
-        monkeypatch.setenv("VERL_USE_EXTERNAL_PLUGINS", policy)
-        assert bool(missing()) == kept_out
-    monkeypatch.setattr(settings_module, "entry_points", lambda group: [])
-    assert "cannot find rollwise's plug-in" in missing()
-
-    class Broken:
-        name = "rollwise"
-
-        def load(self):
-            raise ImportError("No module named 'wrapt'")
-
-    monkeypatch.setattr(settings_module, "entry_points", lambda group: [Broken()])
-    assert "No module named 'wrapt'" in missing()
 
 
 # The command.
