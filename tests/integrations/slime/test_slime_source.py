@@ -1,7 +1,6 @@
 """The data source and the hooks, called as slime 0.3.1 calls them (see `slime_driver`)."""
 
 import asyncio
-import copy
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -162,20 +161,6 @@ def test_one_thread_at_a_time_uses_the_sampler():
         assert len(asking.result(120)) == 8
 
 
-def test_a_rollout_that_was_split_into_samples_is_one_response():
-    source = Manager(arguments(n_samples_per_prompt=2)).data_source
-    first, second = finished(source.get_samples(1)[0], [1.0, 0.0])
-    first.rollout_id = first.index
-    siblings = [first, copy.deepcopy(first), copy.deepcopy(first)]
-    raw, advantages = source.learn([*siblings, second])
-    assert raw == [1, 1, 1, 0]
-    assert advantages == pytest.approx([HALF, HALF, HALF, -HALF], rel=1e-9)
-    assert source.metrics["draws"] == 2
-    siblings[1].reward = 0.0
-    with pytest.raises(RunError, match=r"rollout 0 must have one reward.*\[0.0, 1.0\]"):
-        source.learn([*siblings, second])
-
-
 def test_a_small_data_set_is_asked_again_rather_than_waited_for():
     manager = Manager(arguments(rows=[{}] * 9, **OVER))
     for rows in manager.train(3):
@@ -216,10 +201,8 @@ def test_features_stand_in_the_metadata(tmp_path):
 
 
 def test_samples_that_cannot_be_placed_are_refused():
-    source = Manager(arguments(reward_key=None)).data_source
-    [sample] = finished(source.get_samples(1)[0], [{"accuracy": 1.0}])
-    with pytest.raises(RunError, match=r"sample 0 must be a number, got \{'accuracy'.*reward-key"):
-        source.learn([sample])
+    source = Manager(arguments()).data_source
+    [sample] = finished(source.get_samples(1)[0], [1.0])
     sample.metadata = {}
     with pytest.raises(RunError, match="sample 0 has no metadata\\['rollwise_prompt'\\]"):
         source.learn([sample])
@@ -228,7 +211,7 @@ def test_samples_that_cannot_be_placed_are_refused():
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda folder: folder.rename(folder.with_name("gone")), "--start-rollout-id 0"),
+        (lambda folder: folder.rename(folder.with_name("gone")), "cannot resume from .*rollwise_0"),
         (lambda folder: (folder / "state.json").write_text("{}"), "state.json are damaged"),
         (lambda folder: (folder / "checksums.txt").unlink(), "over 64 prompts, this one has 65"),
     ],
