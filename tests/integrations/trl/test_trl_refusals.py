@@ -15,7 +15,7 @@ STREAM = Dataset.from_list([{"prompt": "1+1?"}]).to_iterable_dataset()
 
 REFUSED = {
     "scale_rewards must be 'group'": {"scale_rewards": "batch"},
-    "set scale_rewards='none'": {
+    "objective='log' needs scale_rewards='none'": {
         "scale_rewards": "group",
         "sampling": AdaptiveSampling(objective="log"),
     },
@@ -25,11 +25,9 @@ REFUSED = {
         "top_k": 5,
         "sampling": AdaptiveSampling(schedule=rw.Streamed()),
     },
-    "engine='rollwise' cannot do .*min_p": {
-        "min_p": 0.1,
-        "sampling": AdaptiveSampling(engine="rollwise"),
+    "allows 32 draws a prompt.*and with strategy='all' no more": {
+        "sampling": AdaptiveSampling(strategy="all")
     },
-    "strategy='all' needs a schedule of at most": {"sampling": AdaptiveSampling(strategy="all")},
     "can never be satisfied": {
         "sampling": AdaptiveSampling(exit_rule=rw.Balanced(9, 9), schedule=rw.Rounds(4, 4))
     },
@@ -38,7 +36,6 @@ REFUSED = {
     "^environment_factory does not go with": {"given": {"environment_factory": dict}},
     "train_dataset must hold the prompts of a step, 32 ": {"per_device_train_batch_size": 128},
     "rows have numbers.*IterableDataset": {"given": {"train_dataset": STREAM}},
-    "sampling must be AdaptiveSampling.*got {'exit_rule'": {"sampling": {"exit_rule": None}},
 }
 
 OF_SINGLE_RESPONSES = {
@@ -47,9 +44,9 @@ OF_SINGLE_RESPONSES = {
         "exit_rule": rw.FixedCount(8),
         "schedule": rw.Rounds(8, rounds=1),
     },
-    "allows 1 draws a prompt, fewer than the .*: set group_size=1": {"group_size": None},
+    "allows 1 draws a prompt.*set group_size=1": {"group_size": None},
     "compares a response.*baseline='belief'": {"objective": "reference", "baseline": "pool"},
-    "needs a schedule of at most 1 draws": {"schedule": rw.Rounds(2, rounds=1)},
+    "allows 2 draws a prompt.*groups of 1 ": {"schedule": rw.Rounds(2, rounds=1)},
     "response_cap needs the log-probability": {"response_cap": 1.0, "engine": "trl"},
 }
 
@@ -58,7 +55,7 @@ OF_SINGLE_RESPONSES = {
 def test_what_does_not_go_with_it_is_refused_by_name(make_trainer, reason):
     options = dict(REFUSED[reason])
     sampling = options.pop("sampling", None)
-    with pytest.raises((ValueError, TypeError), match=reason):
+    with pytest.raises(ValueError, match=reason):
         make_trainer(sampling, **options)
 
 
@@ -77,9 +74,8 @@ def test_what_does_not_go_with_single_responses_is_refused(make_trainer, reason)
         ({"group_size": 0}, "group_size must be at least 1"),
         ({"engine_batch_size": 0}, "engine_batch_size must be at least 1"),
         ({"response_cap": -1.0}, "response_cap must be finite and at least 0, got -1.0"),
-        ({"prompt_sampler": rw.Uniform("ab", batch_size=1)}, "must be what makes a sampler"),
     ],
 )
 def test_options_are_checked_where_they_are_made(options, reason):
-    with pytest.raises((ValueError, TypeError), match=reason):
+    with pytest.raises(ValueError, match=reason):
         AdaptiveSampling(**options)

@@ -20,10 +20,12 @@ from rollwise.step.response_cap import gradient_size
 pytestmark = pytest.mark.trl
 
 ROWS = 12
-NAMED_BY_TRL = (
-    *("reward", "frac_reward_zero_std"),
-    *("completions/mean_length", "completions/clipped_ratio"),
-)
+NAMED_BY_TRL = {
+    "reward": "reward",
+    "zero_variance_after": "frac_reward_zero_std",
+    "response_tokens": "completions/mean_length",
+    "truncated": "completions/clipped_ratio",
+}
 RATIO = 1.0
 
 
@@ -51,10 +53,9 @@ def test_by_default_a_trainer_follows_the_recipe_of_rollwise_train(make_trainer)
     assert isinstance(trainer.prompt_sampler.belief, LogitKalman)
     trainer.train()
     assert logged(trainer, "rollwise/draws") == [ROWS] * 2
-    # What is drawn is what is trained on, so ours equal those of TRL's that they are named after.
-    for name in NAMED_BY_TRL:
-        assert logged(trainer, f"rollwise/{name}") == pytest.approx(logged(trainer, name)), name
-        assert len(logged(trainer, name)) == 2
+    for name, theirs in NAMED_BY_TRL.items():  # what is drawn is what is trained on
+        assert logged(trainer, f"rollwise/{name}") == pytest.approx(logged(trainer, theirs)), name
+        assert len(logged(trainer, theirs)) == 2
 
     trainer = make_trainer(given={"sampling": None}, loss_type="grpo", top_p=0.9, **options)
     assert trainer._recipe == replace(default, response_cap=0.0)

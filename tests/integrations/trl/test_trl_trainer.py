@@ -33,7 +33,7 @@ GRPO = AdaptiveSampling(
 )
 
 
-@pytest.mark.parametrize("engine", ["rollwise", "trl"])
+@pytest.mark.parametrize("engine", ["auto", "trl"])
 @pytest.mark.parametrize("scale_rewards", ["group", "none"])
 def test_with_grpo_s_settings_the_advantages_are_trl_s_own(
     make_trainer, watch, engine, scale_rewards
@@ -231,7 +231,7 @@ def test_going_on_from_a_checkpoint_equals_never_having_stopped(make_trainer, wa
         resumed.prompt_sampler.difficulty, whole.prompt_sampler.difficulty
     )
     (checkpoint / "rollwise").rename(tmp_path / "elsewhere")
-    with pytest.raises(RunError, match=r"checkpoint-2: it has no folder rollwise/"):
+    with pytest.raises(RunError, match=r"cannot resume from .*checkpoint-2/rollwise"):
         resumed.train(resume_from_checkpoint=str(checkpoint))
 
 
