@@ -7,7 +7,7 @@ import pytest
 from rollwise.config import make_config
 from rollwise.config.base import nested
 from rollwise.config.choices import CHOICES
-from rollwise.integrations.tinker.requirements import unsupported
+from rollwise.integrations.tinker.backend import unsupported
 from rollwise.records import flatten
 from rollwise.reports.charts import described
 from rollwise.reports.findings import findings

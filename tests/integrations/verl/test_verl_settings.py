@@ -233,13 +233,6 @@ def test_what_a_trainer_cannot_do_is_said_before_it_starts(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_configuration_of_verl_alone_says_how_to_start():
-    with initialize_config_dir(str(SCHEMA), version_base=None):
-        config = compose("ppo_trainer")
-    with pytest.raises(ConfigError, match="rollwise verl"):
-        settings_of(config)
-
-
 # The command.
 
 

@@ -266,7 +266,7 @@ def test_the_last_turn_is_what_is_graded(sample, turns):
         (row(2, response_mask=[1]), "sync", "of another length than its tokens"),
         (row(-2), "sync", "the model drew no token"),
         (row(2, response_logprobs=None), "colocate_async", "no response_logprobs"),
-        (row(2, extra_fields={}), "sync", "no `min_global_steps`"),
+        (row(2, extra_fields={}), "sync", "no min_global_steps"),
         (None, "sync", "gave the response a reward"),
     ],
     ids=lambda part: part if isinstance(part, str) else "",

@@ -133,7 +133,6 @@ class PromptSource:
                 pool.take(episode.reward, episode)
             else:
                 session.lost += 1
-                pool.exit_reason = "exhausted"
         return rollouts
 
     def _ask(self, count: int) -> list[Any]:

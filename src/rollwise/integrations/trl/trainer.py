@@ -13,7 +13,6 @@ import torch
 from accelerate.utils import gather_object
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 from rollwise.engines import Engine
@@ -90,7 +89,6 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         self._prompts: dict[Key, Sequence[int]] = {}
         self._rows: list[Row] | None = None
         self._engine = self._make_engine(sampling)
-        self.add_callback(StateKeeper(self))
 
     def _make_engine(self, sampling: AdaptiveSampling) -> SharedEngine:
         rows = sampling.engine_batch_size or (
@@ -126,6 +124,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         self._engine.load_weights({})  # the engine shares the model, which has been updated
         step = take_step(self._recipe, self.prompt_sampler, self._roll_out, self.sampling_steps)
         self._log_step(step)
+        self.control.should_training_stop |= self.prompt_sampler.exhausted
         return make_rows(step.groups, self._groups_per_step, self.num_generations)
 
     def _roll_out(self, session: RolloutSession) -> RolloutCost:
@@ -206,30 +205,20 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         for name, value in numbers({"rollwise": step.metrics}).items():
             self._metrics["train"][name].append(value)
 
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Save what TRL saves, and, from one process, the state of the sampler."""
+        super()._save_checkpoint(model, trial)
+        if self.args.should_save:
+            checkpoint = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+            steps = self.sampling_steps
+            save_state(checkpoint / FOLDER, self.prompt_sampler, sampling_steps=steps)
+
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         """Load what TRL loads, and the state of the sampler."""
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
             folder = Path(checkpoint) / FOLDER
             (self.sampling_steps,) = load_state(folder, self.prompt_sampler, "sampling_steps")
-
-
-class StateKeeper(TrainerCallback):
-    """Writes the sampler's state into each checkpoint of the trainer."""
-
-    def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """End training where the sampler has no prompts left."""
-        control.should_training_stop |= self._trainer.prompt_sampler.exhausted
-
-    def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Write `rollwise/` into the newest checkpoint, from one process."""
-        if args.should_save:
-            checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            steps = self._trainer.sampling_steps
-            save_state(checkpoint / FOLDER, self._trainer.prompt_sampler, sampling_steps=steps)
 
 
 def make_rows(groups: Sequence[TrainedGroup], count: int, size: int) -> list[Row]:

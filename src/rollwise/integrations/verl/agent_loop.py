@@ -192,14 +192,10 @@ def unusable(outputs: Sequence[Any], needs_logprobs: bool) -> str | None:
         if not any(output.response_mask):
             return "returned a row of which the model drew no token (response_mask is 0 throughout)"
         if needs_logprobs and not logprobs:
-            return (
-                "returned no response_logprobs, which verl's asynchronous trainers and "
-                "`step.response_cap` need"
-            )
+            return "returned no response_logprobs (docs/verl.md says what needs them)"
         if None in (output.extra_fields.get(f"{end}_global_steps") for end in ("min", "max")):
             return (
-                "returned no `min_global_steps` and `max_global_steps` in extra_fields: copy them "
-                "from those of its model's first and last output"
+                "returned no min_global_steps and max_global_steps (docs/verl.md) in extra_fields"
             )
     return None
 

@@ -96,11 +96,6 @@ def settings_of(config: Any) -> TrainConfig:
     """Read rollwise's settings out of verl's configuration (an OmegaConf `DictConfig`)."""
     from omegaconf import OmegaConf
 
-    if config.get(NAME) is None:
-        raise ConfigError(
-            f"verl's configuration has no `{NAME}`: start verl by `rollwise verl`, or with the "
-            "overrides that `rollwise verl --print` shows"
-        )
     given = config[NAME].get("settings")
     return train_config(OmegaConf.to_container(given, resolve=True) if given else {})
 
