@@ -1,8 +1,6 @@
 """Tinker's settings: a section `backend` of its own, errors, and the page with an example."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -23,7 +21,6 @@ def test_at_tinker_adapters_of_rank_32_are_the_default():
     [
         ({"loss": "clipped"}, "`backend.loss`: should be `ppo` or `importance_sampling`; it is"),
         ({"draw_timeout": 0}, "`backend`: draw_timeout must be above 0, got 0"),
-        ({"draw_timeout": float("nan")}, "`backend`: draw_timeout must be above 0, got nan"),
         ({"type": "tinkr"}, "`backend.type`: should be one of `local`, `tinker`, or"),
     ],
 )
@@ -31,17 +28,6 @@ def test_an_error_names_the_setting_and_what_it_is(given, said):
     with pytest.raises(ConfigError) as error:
         make_config({"backend": TINKER | given})
     assert said in str(error.value)
-
-
-def test_listing_the_settings_loads_no_backend():
-    code = (
-        "import sys, rollwise.cli\n"
-        "print([name for name in sys.modules if name == 'tinker'"
-        " or name in ('rollwise.training.local', 'rollwise.training.run')"
-        " or name.startswith('rollwise.integrations.tinker.')])"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "['rollwise.integrations.tinker.settings']"
 
 
 INSTEAD = {  # of what the local server and this machine do not have

@@ -194,9 +194,7 @@ def unusable(outputs: Sequence[Any], needs_logprobs: bool) -> str | None:
         if needs_logprobs and not logprobs:
             return "returned no response_logprobs (docs/verl.md says what needs them)"
         if None in (output.extra_fields.get(f"{end}_global_steps") for end in ("min", "max")):
-            return (
-                "returned no min_global_steps and max_global_steps (docs/verl.md) in extra_fields"
-            )
+            return "returned no min_global_steps and max_global_steps in extra_fields"
     return None
 
 
