@@ -69,11 +69,9 @@ def test_what_does_not_go_with_single_responses_is_refused(make_trainer, reason)
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"zero_variance": "ignore"}, "zero_variance must be one of drop, keep, refill"),
         ({"engine": "vllm"}, "engine must be one of"),
         ({"group_size": 0}, "group_size must be at least 1"),
         ({"engine_batch_size": 0}, "engine_batch_size must be at least 1"),
-        ({"response_cap": -1.0}, "response_cap must be finite and at least 0, got -1.0"),
     ],
 )
 def test_options_are_checked_where_they_are_made(options, reason):

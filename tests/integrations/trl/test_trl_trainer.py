@@ -116,57 +116,41 @@ def test_every_draw_is_counted(make_trainer):
     assert all(value > 0 for value in logged(trainer, "rollwise/entropy"))
 
 
-@pytest.mark.parametrize(
-    "sampling",
-    [
-        AdaptiveSampling(zero_variance="refill", engine="trl"),
-        AdaptiveSampling(allocation=rw.Estimated(mean_draws=4, maximum=8)),
-        AdaptiveSampling(allocation=rw.GVM(mean_draws=4, pilot=4, maximum=8)),
-        AdaptiveSampling(strategy="positives", objective="reward"),
-        AdaptiveSampling(objective="log", estimates="unbiased"),
-        AdaptiveSampling(exit_rule=rw.GiveUp(rw.Balanced(2, 2), below=0.5)),
-        AdaptiveSampling(prompt_sampler=partial(rw.Curriculum, levels=[1, 5] * 12)),
-        AdaptiveSampling(prompt_sampler=partial(rw.Posterior, visits=9)),
-    ],
-    ids=lambda sampling: type(sampling).__name__,
-)
-def test_every_way_of_sampling_trains(make_trainer, watch, sampling):
-    trainer = make_trainer(sampling)
-    seen = watch(trainer)
-    before = weights_of(trainer)
-    trainer.train()
-    assert all(math.isfinite(loss) for loss in logged(trainer, "loss"))
-    assert bool(logged(trainer, "rollwise/entropy")) == (sampling.engine == "auto")
-    assert all(len(rows) == PROMPTS * GROUP for rows in seen.rows)
-    assert any(not torch.equal(value, before[name]) for name, value in weights_of(trainer).items())
-
-
+WAYS = {
+    "refill": AdaptiveSampling(zero_variance="refill", engine="trl"),
+    "allocation": AdaptiveSampling(allocation=rw.Estimated(mean_draws=4, maximum=8)),
+    "pilot": AdaptiveSampling(allocation=rw.GVM(mean_draws=4, pilot=4, maximum=8)),
+    "positives": AdaptiveSampling(strategy="positives", objective="reward"),
+    "unbiased": AdaptiveSampling(objective="log", estimates="unbiased"),
+    "giving up": AdaptiveSampling(exit_rule=rw.GiveUp(rw.Balanced(2, 2), below=0.5)),
+    "curriculum": AdaptiveSampling(prompt_sampler=partial(rw.Curriculum, levels=[1, 5] * 12)),
+    "posterior": AdaptiveSampling(prompt_sampler=partial(rw.Posterior, visits=9)),
+}
+PARTS = {"per_device_train_batch_size": 4}
+ALL_LINEAR = LoraConfig(r=4, target_modules="all-linear")
 SETTINGS = {
-    "accumulation": {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},
+    "accumulation": {**PARTS, "gradient_accumulation_steps": 4},
     "iterations": {"num_iterations": 2, "max_steps": 4},
-    "several updates of a batch": {
-        "per_device_train_batch_size": 4,
-        "steps_per_generation": 4,
-        "max_steps": 8,
-    },
+    "several updates of a batch": {**PARTS, "steps_per_generation": 4, "max_steps": 8},
     "checkpointing": {"gradient_checkpointing": True},
     "reference model": {"beta": 0.04, "given": {"peft_config": LoraConfig(r=4)}},
-    "adapters": {"given": {"peft_config": LoraConfig(r=4, target_modules="all-linear")}},
+    "adapters": {"given": {"peft_config": ALL_LINEAR}},
     "top_p": {"top_p": 0.9},
     "masking cut responses": {"mask_truncated_completions": True, "max_completion_length": 6},
     "sequence ratios": {"importance_sampling_level": "sequence", "loss_type": "grpo"},
-    "table of completions": {"log_completions": True},
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_trl_s_settings_keep_their_meaning(make_trainer, name):
-    trainer = make_trainer(**SETTINGS[name])
+@pytest.mark.parametrize("name", [*WAYS, *SETTINGS])
+def test_every_way_of_sampling_and_trl_s_settings_train(make_trainer, watch, name):
+    trainer = make_trainer(WAYS.get(name), **SETTINGS.get(name, {}))
     trained = {n for n, p in trainer.model.named_parameters() if p.requires_grad}
-    before = weights_of(trainer)
+    seen, before = watch(trainer), weights_of(trainer)
     trainer.train()
     assert trainer.sampling_steps == 2
     assert all(math.isfinite(loss) for loss in logged(trainer, "loss"))
+    assert bool(logged(trainer, "rollwise/entropy")) == (name not in ("refill", "top_p"))
+    assert all(len(rows) == PROMPTS * GROUP for rows in seen.rows)
     changed = {n for n, value in weights_of(trainer).items() if not torch.equal(value, before[n])}
     assert changed
     assert "lm_head.weight" in changed or changed <= trained
