@@ -10,6 +10,7 @@ import torch
 
 pytest.importorskip("verl")
 
+from datasets import Dataset
 from reports_by_hand import make_report
 
 from rollwise.config.step import step_recipe
@@ -25,37 +26,23 @@ pytestmark = pytest.mark.verl
 BASE = "verl.trainer.ppo.v1.trainer_base.PPOTrainer"
 
 
-class Rows:
-    """A data set of verl's."""
-
-    def __init__(self, *rows):
-        self.rows = rows
-        self.column_names = list(rows[0])
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, name):
-        return [row[name] for row in self.rows]
-
-
 def asked(text):
     return [{"role": "user", "content": text}]
 
 
 def test_a_data_set_of_ours_or_of_others_names_and_describes_its_prompts():
     features = json.dumps({"level": 3, "pass_rate": 0.25})
-    ours = Rows(
+    ours = [
         {"prompt": asked("a"), "extra_info": {"key": "k1", "features": features}},
         {"prompt": asked("b"), "extra_info": {"key": "k2", "features": "{}"}},
-    )
+    ]
     columns = {"level": [3, None], "pass_rate": [0.25, None]}
-    assert read_prompts(ours, "prompt") == ({"k1": 0, "k2": 1}, columns)
-    others = Rows({"prompt": asked("a"), "extra_info": {"level": 5}})
-    assert read_prompts(others, "prompt")[1] == {"level": [5]}
-    others = Rows({"prompt": asked("a")}, {"prompt": asked("b")}, {"prompt": asked("a")})
-    places, columns = read_prompts(others, "prompt")
+    assert read_prompts(Dataset.from_list(ours), "prompt") == ({"k1": 0, "k2": 1}, columns)
+    others = [{"prompt": asked(text)} for text in "aba"]
+    places, columns = read_prompts(Dataset.from_list(others), "prompt")
     assert (list(places.values()), columns) == ([0, 1], {"level": [None, None]})
+    others = [{"prompt": asked("a"), "extra_info": {"level": 5}}]
+    assert read_prompts(Dataset.from_list(others), "prompt")[1] == {"level": [5]}
 
 
 def make_sampler(trainer):
