@@ -12,7 +12,8 @@ pytest.importorskip("trl")
 
 from datasets import Dataset
 from peft import LoraConfig
-from tiny_runs import GROUP, PROBLEMS, PROMPTS, is_correct, keep, logged, weights_of
+from tiny_runs import GROUP, PROBLEMS, PROMPTS, is_correct, keep, logged, watch, weights_of
+from trl import GRPOTrainer
 
 import rollwise as rw
 from rollwise.config import ModelSettings
@@ -36,14 +37,16 @@ GRPO = AdaptiveSampling(
 @pytest.mark.parametrize("engine", ["auto", "trl"])
 @pytest.mark.parametrize("scale_rewards", ["group", "none"])
 def test_with_grpo_s_settings_the_advantages_are_trl_s_own(
-    make_trainer, watch, engine, scale_rewards
+    make_trainer, monkeypatch, engine, scale_rewards
 ):
     sampling = replace(GRPO, engine=engine)
     trainer = make_trainer(sampling, scale_rewards=scale_rewards)
-    seen = watch(trainer)
+    score = "_generate_and_score_completions"
+    seen = keep(GRPOTrainer, score, lambda output, *_: dict(output), monkeypatch.setattr)
+    batches = keep(trainer, score)
     trainer.train()
-    assert len(seen.ours) == 2
-    for theirs, ours in zip(seen.theirs, seen.ours, strict=True):
+    assert len(batches) == 2
+    for theirs, ours in zip(seen, batches, strict=True):
         assert theirs["advantages"].abs().sum() > 0
         torch.testing.assert_close(ours["advantages"], theirs["advantages"])
         assert torch.equal(ours["completion_mask"], theirs["completion_mask"])
@@ -55,11 +58,11 @@ def correct_if_even(completions, answer, **others):
     return [r * (int(right) % 2 == 0) for r, right in zip(rewards, answer, strict=True)]
 
 
-def test_what_is_trained_on_is_the_balanced_groups_with_global_statistics(make_trainer, watch):
+def test_what_is_trained_on_is_the_balanced_groups_with_global_statistics(make_trainer):
     trainer = make_trainer(rewards=correct_if_even)
     seen = watch(trainer)
     trainer.train()
-    for step, batch in enumerate(seen.ours):
+    for step, batch in enumerate(seen.batches):
         rows = seen.rows[step]
         for start in range(0, PROMPTS * GROUP, GROUP):
             group = rows[start : start + GROUP]
@@ -142,7 +145,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("name", [*WAYS, *SETTINGS])
-def test_every_way_of_sampling_and_trl_s_settings_train(make_trainer, watch, name):
+def test_every_way_of_sampling_and_trl_s_settings_train(make_trainer, name):
     trainer = make_trainer(WAYS.get(name), **SETTINGS.get(name, {}))
     trained = {n for n, p in trainer.model.named_parameters() if p.requires_grad}
     seen, before = watch(trainer), weights_of(trainer)
@@ -196,7 +199,7 @@ def test_evaluation_is_trl_s_own(make_trainer):
     assert trainer.sampling_steps == 2
 
 
-def test_going_on_from_a_checkpoint_equals_never_having_stopped(make_trainer, watch, tmp_path):
+def test_going_on_from_a_checkpoint_equals_never_having_stopped(make_trainer, tmp_path):
     sampling = AdaptiveSampling(prompt_sampler=rw.CDAS)
     options = {"lr_scheduler_type": "constant", "save_strategy": "steps", "save_steps": 2}
     whole = make_trainer(sampling, folder=tmp_path / "whole", max_steps=4, **options)
@@ -242,7 +245,7 @@ class FakeVLLM:
         return prompts, tokens, [[[-1.5], [None]] for _ in tokens], None
 
 
-def test_vllm_draws_one_response_a_row_with_fresh_weights(make_trainer, watch):
+def test_vllm_draws_one_response_a_row_with_fresh_weights(make_trainer):
     """The server is sent `prompts[::num_generations]`, so any number but 1 would skip rows."""
     trainer = make_trainer(AdaptiveSampling(schedule=rw.Rounds(size=3, rounds=4)))
     trainer.use_vllm, trainer._last_loaded_step = True, -1
@@ -252,7 +255,7 @@ def test_vllm_draws_one_response_a_row_with_fresh_weights(make_trainer, watch):
     trainer.train()
     assert trainer.vllm_generation.synced == [0, 1]
     assert trainer.vllm_generation.rows == sum(logged(trainer, "rollwise/draws"))
-    for rows, batch in zip(seen.rows, seen.ours, strict=True):
+    for rows, batch in zip(seen.rows, seen.batches, strict=True):
         prompts = [trainer.train_dataset[row.completion.draw.key]["prompt"] for row in rows]
         firsts = [[trainer.processing_class(prompt)["input_ids"][0], 1] for prompt in prompts]
         assert [row.completion.tokens for row in rows] == firsts

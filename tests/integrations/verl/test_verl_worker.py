@@ -92,22 +92,6 @@ class Worker(SessionWorker, Loop):
     pass
 
 
-@pytest.fixture(autouse=True)
-def tags(monkeypatch):
-    """What a worker puts into TransferQueue: (partition, prompt) -> its tag."""
-    tags = {}
-
-    async def put(key, partition_id, tag):
-        tags.setdefault((partition_id, key), {}).update(tag)
-
-    monkeypatch.setattr(agent_loop, "tq", SimpleNamespace(async_kv_put=put))
-    return tags
-
-
-def recipe_of(**changed):
-    return step_recipe(train_config({**SETTINGS, **changed}))
-
-
 def make_worker(engine="cpu", loop=(), **changed):
     rollout = {"name": engine, "response_length": 8}
     settings = {**SETTINGS, **changed}
@@ -118,8 +102,14 @@ def make_worker(engine="cpu", loop=(), **changed):
 
 
 @pytest.fixture
-def sample(tags):
-    """Runs one prompt through a worker; returns what it told the driver."""
+def sample(monkeypatch):
+    """Runs one prompt through a worker; returns its report, or its tag if it failed."""
+    tags = []
+
+    async def put(key, partition_id, tag):
+        tags.append((partition_id, key, tag))
+
+    monkeypatch.setattr(agent_loop, "tq", SimpleNamespace(async_kv_put=put))
 
     def run(worker, **order):
         prompt = {
@@ -129,10 +119,10 @@ def sample(tags):
             "reward_model": {"ground_truth": "2"},
             "agent_name": "single_turn_agent",
         }
-        tags.clear()
         trajectory = {"validate": False, "step": 3}
         asyncio.run(worker._run_prompt(prompt, {"temperature": 1.0}, trajectory))
-        tag = tags["train", "u"]
+        partition, uid, tag = tags[-1]
+        assert (partition, uid) == ("train", "u")
         return PromptReport(**tag["rollwise"]) if tag["status"] == "finished" else tag
 
     return run
@@ -145,7 +135,8 @@ def learnt(report):
 
 @pytest.mark.parametrize("schedule", [SETTINGS["schedule"], STREAMED], ids=str)
 def test_pool_group_and_advantages_are_the_cores(sample, schedule):
-    session = recipe_of(schedule=schedule).session(["p"], 3)
+    recipe = step_recipe(train_config(SETTINGS | {"schedule": schedule}))
+    session = recipe.session(["p"], 3)
     while draws := session.next_draws():
         for draw in draws:
             session.record(draw, float(draw.seed % 3 == 0), draw)
