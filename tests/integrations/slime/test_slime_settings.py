@@ -26,12 +26,6 @@ def test_without_a_file_groups_are_those_of_grpo():
     assert config.advantage.scale_by_std
 
 
-def test_the_file_is_named_by_an_argument(tmp_path):
-    text = '[prompts]\ntype = "posterior"\n[advantage]\nobjective = "reward"\n'
-    given = read_settings(with_settings(tmp_path, text, n_samples_per_prompt=2))
-    assert (given.prompts.type, given.advantage.objective) == ("posterior", "reward")
-
-
 @pytest.mark.parametrize(
     ("text", "named"),
     [

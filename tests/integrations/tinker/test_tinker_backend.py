@@ -8,26 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("tinker")
 
 import tinker
 import torch
-from transformers import AutoTokenizer
 
 from rollwise.cli import main
 from rollwise.config import make_config
-from rollwise.config.step import make_sampler
 from rollwise.errors import EngineError
 from rollwise.integrations.tinker.learner import FILE, TinkerLearner
-from rollwise.models.encoding import encode_prompts
 from rollwise.models.loading import load_model
 from rollwise.records import RunFolder
 from rollwise.step.groups import Example
-from rollwise.tasks.columns import feature_columns
-from rollwise.training.data import read_both
 from rollwise.training.learner import Learner
 
 pytestmark = pytest.mark.tinker
@@ -191,41 +185,6 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path, train):
     assert json.loads((newest / "state.json").read_text())["updates"] >= 3
 
 
-def test_single_responses_are_compared_with_what_was_expected(tmp_path, train):
-    """By a sampler that never stopped: the run, resumed in its middle, chose and learnt by it."""
-    single = {
-        "prompts__type": "worth",
-        "prompts__batch_size": 8,
-        "exit__type": "fixed_count",
-        "exit__samples": 1,
-        "schedule__rounds": 1,
-        "advantage__baseline": "belief",
-        "learner__mini_batches": 2,
-        "records__prompts_per_step": 8,
-    }
-    folder = tmp_path / "run"
-    assert train(folder, steps=2, **single) == 0
-    assert train(folder, "--resume", steps=4, **single) == 0
-    config = make_config(json.loads((folder / "config.json").read_text())["config"])
-    problems = read_both(config)[0]
-    tokenizer = AutoTokenizer.from_pretrained(folder / "checkpoints/step-000004/model")
-    prompts = encode_prompts(problems, tokenizer, 1024).token_ids
-    keys = [problem.key for problem in problems]
-    sampler = make_sampler(config, keys, feature_columns(problems, prompts))
-    rows = pq.read_table(folder / "samples").to_pylist()
-    for step in range(1, 5):
-        asked = sampler.ask()
-        expected = dict(zip(asked, sampler.expected_pass_rates(asked), strict=True))
-        found = {row["key"]: row for row in rows if row["step"] == step}
-        assert sorted(found) == sorted(asked)
-        for key, row in found.items():
-            assert row["advantage"] == pytest.approx(row["reward"] - expected[key])
-        correct = [int(found[key]["reward"]) for key in asked]
-        sampler.tell(asked, correct=correct, drawn=[1] * len(asked))
-    state = json.loads((folder / "checkpoints/step-000004/state.json").read_text())
-    assert state["updates"] == 2 * 4
-
-
 def test_no_access_is_told_without_the_key(tmp_path, train, monkeypatch, capsys):
     monkeypatch.setenv("TINKER_API_KEY", "tml-a-wrong-key")
     assert train(tmp_path / "run", steps=1) == 2
@@ -243,7 +202,6 @@ def test_no_access_is_told_without_the_key(tmp_path, train, monkeypatch, capsys)
         ({"engine__type": "vllm"}, "`engine.type` must be 'transformers'"),
         ({"model__lora_rank": "0"}, "`model.lora_rank` must be at least 1"),
         ({"learner__entropy_coefficient": "0.1"}, "`learner.entropy_coefficient`"),
-        ({"learner__max_divergence": "0.004"}, "`learner.max_divergence`"),
         ({"backend__base_model": "of-nobody"}, "there is no model of-nobody"),
     ],
 )

@@ -110,16 +110,6 @@ def test_what_was_given_arrives_as_it_was_given():
     assert (config.trainer.test_freq, config.trainer.save_freq) == (7, 7)  # only at the end
 
 
-def test_verls_own_settings_win_and_later_layers_too():
-    config, listed = compose_verl(
-        {"verl": {"trainer": {"nnodes": 2}, "actor_rollout_ref": {"rollout": {"name": "sglang"}}}},
-        {"verl": {"trainer": {"nnodes": 3}}},
-    )
-    assert (config.trainer.nnodes, config.actor_rollout_ref.rollout.name) == (3, "sglang")
-    keys = [item.split("=")[0].lstrip("+") for item in listed]
-    assert len(keys) == len(set(keys))
-
-
 @pytest.fixture(scope="module")
 def composed():
     """verl's configuration of a run by the defaults, for two of its trainers."""

@@ -233,16 +233,6 @@ def test_a_response_is_one_draw_with_its_price(sample, outputs, figures):
     assert [draw for _, draw, _ in worker.stored] == [0, 1, 2, 3]
 
 
-def test_draws_that_fail_are_tried_again_and_surplus_ones_cancelled(sample):
-    report = sample(make_worker(loop={"broken": {1}}, **ONE_ROUND))
-    assert (report.indices, report.lost, report.failures) == ([0, 2, 3], 1, 3)
-    assert report.tokens == sum(tokens for tokens, *_ in report.figures)
-    first = {"type": "positive_focused", "positives": 1}
-    always = {"graded": lambda correct: (1.0, None)}
-    report = sample(make_worker(loop=always, exit=first, schedule=STREAMED))
-    assert len(report.rewards) == 1 and report.surplus > 0
-
-
 @pytest.mark.parametrize("turns", [(3, -2, 2), (3, -2, 2, -4), (-5, 2)])
 def test_the_last_turn_is_what_is_graded(sample, turns):
     worker = make_worker(loop={"outputs": row(*turns)}, **ONE_ROUND)
