@@ -82,9 +82,9 @@ class PromptSource:
     def save(self, rollout_id: int) -> None:
         """Write the state beside slime's checkpoint, to `rollout/rollwise_ID/` in `--save`."""
         with self._lock:
+            folder, waiting = _folder(self.args.save, rollout_id), self._waiting()
             progress = {"rollouts": self.rollouts, "groups": self._groups}
-            folder = _folder(self.args.save, rollout_id)
-            save_state(folder, self.sampler, waiting=self._waiting(), **progress)
+            save_state(folder, self.sampler, waiting=waiting, **progress)
 
     def load(self, rollout_id: int | None = None) -> None:
         """Load what `save` wrote, from `--load`; before the first rollout there is nothing."""
@@ -198,8 +198,7 @@ def prompt_of(sample: Any) -> int:
     """Return the place of a sample's prompt in the data set."""
     if PROMPT not in (sample.metadata or {}):
         raise RunError(
-            f"sample {sample.index} has no metadata[{PROMPT!r}], so its prompt is not known: what "
-            "generates or filters samples must keep the `metadata` of those that it was given"
+            f"sample {sample.index} has no metadata[{PROMPT!r}]: what makes samples must keep it"
         )
     return int(sample.metadata[PROMPT])
 
