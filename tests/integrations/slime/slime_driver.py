@@ -35,9 +35,7 @@ class Sample:
     index: int | None = None
     prompt: str = ""
     tokens: list[int] = field(default_factory=list)
-    response: str = ""
     response_length: int = 0
-    label: str | None = None
     reward: Any = None
     loss_mask: list[int] | None = None
     rollout_log_probs: list[float] | None = None
@@ -92,7 +90,6 @@ def arguments(**changed):
         "advantage_estimator": "grpo",
         "normalize_advantages": False,
         "grpo_std_normalization": True,
-        "rewards_normalization": True,
         "calculate_per_token_loss": False,
         "rollout_global_dataset": True,
         "partial_rollout": False,
@@ -140,7 +137,6 @@ class Manager:
                 "index": sample.index,
                 "raw_reward": raw,
                 "reward": reward,
-                "masked": sample.remove_sample,
             }
             for sample, raw, reward in zip(data, raw_rewards, rewards, strict=True)
         ]
@@ -169,7 +165,7 @@ async def answer(sample, state):
     length = coin.randrange(1, 9)
     sample.tokens = [0, 1, 2, *range(length)]
     sample.rollout_log_probs = [-coin.random() for _ in range(length)]
-    sample.response, sample.response_length = "text", length
+    sample.response_length = length
     sample.reward = float(coin.random() < int(sample.prompt.split()[1]) / 64)
     sample.status = Sample.Status.COMPLETED
     return sample

@@ -145,8 +145,7 @@ def test_one_thread_at_a_time_uses_the_sampler():
 
 def test_a_small_data_set_is_asked_again_rather_than_waited_for():
     manager = Manager(arguments(rows=[{}] * 9, **OVER))
-    for rows in manager.train(3):
-        assert len(rows) == 8
+    assert list(map(len, manager.train(3))) == [8, 8, 8]
     assert len(manager.data_source.get_samples(40)) == 40
 
 

@@ -25,20 +25,6 @@ NAMED_BY_TRL = {
 }
 
 
-def single(**changed):
-    return single_responses(**{"response_cap": 0.0} | changed)
-
-
-@pytest.fixture
-def make_single(make_trainer):
-    """Makes a trainer that draws one response to each of 12 of the 24 prompts."""
-
-    def make(sampling=None, **changed):
-        return make_trainer(sampling or single(), **{"per_device_train_batch_size": ROWS} | changed)
-
-    return make
-
-
 def test_by_default_a_trainer_follows_the_recipe_of_rollwise_train(make_trainer):
     default = replace(step_recipe(make_config()), objective="linear", baseline="belief")
     options = {"per_device_train_batch_size": ROWS, "scale_rewards": "group", "seed": 0}
@@ -58,7 +44,7 @@ def test_by_default_a_trainer_follows_the_recipe_of_rollwise_train(make_trainer)
     assert trainer._recipe == replace(default, response_cap=0.0)
 
 
-def test_each_response_is_compared_with_what_was_expected_of_its_prompt(make_single):
+def test_each_response_is_compared_with_what_was_expected_of_its_prompt(make_trainer):
     """The sampler hears of each step before it is asked again."""
     expected, told = [], []
 
@@ -72,7 +58,8 @@ def test_each_response_is_compared_with_what_was_expected_of_its_prompt(make_sin
             told.append((len(expected), list(keys)))
             super().tell(keys, correct, drawn)
 
-    trainer = make_single(single(prompt_sampler=Listening), max_steps=3)
+    sampling = single_responses(prompt_sampler=Listening, response_cap=0.0)
+    trainer = make_trainer(sampling, per_device_train_batch_size=ROWS, max_steps=3)
     seen = watch(trainer)
     trainer.train()
     assert told == [(step, list(asked)) for step, asked in enumerate(expected, 1)]
