@@ -132,7 +132,8 @@ def test_draws_of_several_turns_and_of_several_rows_by_colocated_engines(tmp_pat
 
 def write_data(folder):
     """Problems in verl's form, which say by which agent loop they are played."""
-    files = write_problems(config_of(TURNS), folder)
+    files = folder / "train.parquet", folder / "heldout.parquet"
+    write_problems(config_of(TURNS), *files)
     for file in files:
         table = pq.read_table(file)
         loops = [LOOPS[place % len(LOOPS)] for place in range(len(table))]
