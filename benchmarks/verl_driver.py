@@ -40,7 +40,6 @@ from verl.utils.dataset.rl_dataset import collate_fn
 from rollwise.config import make_config
 from rollwise.config.step import step_recipe
 from rollwise.integrations.verl.agent_loop import Graded
-from rollwise.integrations.verl.client import Attempt
 from rollwise.integrations.verl.records import Recorder
 from rollwise.integrations.verl.replay_buffer import PoolReplayBuffer
 from rollwise.integrations.verl.reports import Order, PromptReport
@@ -162,7 +161,7 @@ def sample(trainer: RollwiseTrainer, order: Order, number: int) -> PromptReport:
             )
             session.record(draw, float(correct), response)
     group = make_group(trainer.recipe, session.pools[order.key], np.random.default_rng(0))
-    return PromptReport.of(session, group, [Attempt()], [])
+    return PromptReport.of(session, group, session.surplus * TOKENS, [])
 
 
 def put(reports: dict[str, PromptReport], with_reports: bool) -> list[str]:

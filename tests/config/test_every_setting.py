@@ -18,7 +18,7 @@ from rollwise.config.choices import CHOICES
 from rollwise.config.step import step_recipe
 from rollwise.errors import ConfigError
 from rollwise.integrations.slime import settings as slime
-from rollwise.integrations.tinker import requirements as tinker
+from rollwise.integrations.tinker import backend as tinker
 from rollwise.integrations.verl.overrides import overrides
 from rollwise.integrations.verl.settings import train_config, unsupported
 from rollwise.step import StepRecipe

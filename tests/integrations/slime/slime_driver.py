@@ -1,16 +1,8 @@
 """slime 0.3.1 without Ray, engines and learner: the calls that its rollout manager makes.
 
-What is followed, by file and line of slime 0.3.1:
-
-- `Manager`: `slime/ray/rollout.py`, `RolloutManager`, 444-451 (source and hook are looked up by
-  their paths), 549-567 (`generate`), 581-585 (`save`, `load`), 650-662 (nested samples are
-  flattened), 685-687 and 719-760 (the hook, then the loss masks); `train.py` and
-  `slime/ray/placement_group.py`, 222, for the order of the calls.
-- `roll_out`: `slime/rollout/sglang_rollout.py`, 337-369 (what is unfinished is broken off, and put
-  back if `partial_rollout`), 404-468 (over-sampling) and 618-640, in the thread of
-  `slime/utils/async_utils.py`.
-- `Sample` and `Source`: `slime/utils/types.py`, 94-142, and `slime/rollout/data_source.py`, 50-85
-  and 162-216.
+`Manager` follows `RolloutManager` of `slime/ray/rollout.py`, and `train.py`; `roll_out` follows
+`slime/rollout/sglang_rollout.py`; `Sample` and `Source` are those of `slime/utils/types.py` and
+`slime/rollout/data_source.py`.
 
 The model answers by a coin whose seed is the sample's index, and takes a few turns of the event
 loop for it, more for one sample than for another.
@@ -41,18 +33,18 @@ class Sample:
 
     group_index: int | None = None
     index: int | None = None
-    rollout_id: int | None = None
     prompt: str = ""
     tokens: list[int] = field(default_factory=list)
-    response: str = ""
     response_length: int = 0
-    label: str | None = None
     reward: Any = None
     loss_mask: list[int] | None = None
     rollout_log_probs: list[float] | None = None
     remove_sample: bool = False
     status: Status = Status.PENDING
     metadata: dict[str, Any] = field(default_factory=dict)
+
+    def __lt__(self, other):
+        return self.index < other.index
 
     def get_reward_value(self, args):
         return self.reward if not args.reward_key else self.reward[args.reward_key]
@@ -98,7 +90,6 @@ def arguments(**changed):
         "advantage_estimator": "grpo",
         "normalize_advantages": False,
         "grpo_std_normalization": True,
-        "rewards_normalization": True,
         "calculate_per_token_loss": False,
         "rollout_global_dataset": True,
         "partial_rollout": False,
@@ -138,23 +129,14 @@ class Manager:
 
     def generate(self, rollout_id):
         data = self.args.rollout_function(self.args, rollout_id, self.data_source)
-        while isinstance(data[0], list):
-            data = list(itertools.chain.from_iterable(data))
+        data = list(itertools.chain.from_iterable(data))
         raw_rewards, rewards = self.post_process(self.args, data)
-        assert len(raw_rewards) == len(rewards) == len(data)
-        for sample in data:
-            if sample.loss_mask is None:
-                sample.loss_mask = [1] * sample.response_length
-            assert len(sample.loss_mask) == sample.response_length
-            if sample.remove_sample:
-                sample.loss_mask = [0] * sample.response_length
         return [
             {
                 "prompt": sample.prompt,
                 "index": sample.index,
                 "raw_reward": raw,
                 "reward": reward,
-                "masked": not any(sample.loss_mask),
             }
             for sample, raw, reward in zip(data, raw_rewards, rewards, strict=True)
         ]
@@ -183,37 +165,28 @@ async def answer(sample, state):
     length = coin.randrange(1, 9)
     sample.tokens = [0, 1, 2, *range(length)]
     sample.rollout_log_probs = [-coin.random() for _ in range(length)]
-    sample.response, sample.response_length = "text", length
+    sample.response_length = length
     sample.reward = float(coin.random() < int(sample.prompt.split()[1]) / 64)
     sample.status = Sample.Status.COMPLETED
     return sample
-
-
-def first_index(group):
-    return group[0].index
 
 
 async def _roll_out(args, get_samples):
     async def draw(group):
         return list(await asyncio.gather(*(answer(sample, state) for sample in group)))
 
-    state, pending, remaining = types.SimpleNamespace(aborted=False), set(), 0
-    data, broken_off = [], []
+    state, data = types.SimpleNamespace(aborted=False), []
+    pending, remaining = set(), 0
     while len(data) < args.rollout_batch_size:
         while remaining < args.rollout_batch_size:
             groups = get_samples(args.over_sampling_batch_size)
             pending |= {asyncio.create_task(draw(group)) for group in groups}
             remaining += len(groups)
         done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-        for group in sorted((task.result() for task in done), key=first_index):
-            if len(data) < args.rollout_batch_size:
-                data.append(group)
+        data += sorted(task.result() for task in done)[: args.rollout_batch_size - len(data)]
     state.aborted = True
-    if pending:
-        done, _ = await asyncio.wait(pending)
-        broken_off = sorted((task.result() for task in done), key=first_index)
-    data.sort(key=first_index)
-    return data, broken_off if args.partial_rollout else []
+    broken_off = sorted([await task for task in pending])
+    return sorted(data), broken_off if args.partial_rollout else []
 
 
 def roll_out(args, rollout_id, source):

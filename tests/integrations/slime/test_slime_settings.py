@@ -26,12 +26,6 @@ def test_without_a_file_groups_are_those_of_grpo():
     assert config.advantage.scale_by_std
 
 
-def test_the_file_is_named_by_an_argument(tmp_path):
-    text = '[prompts]\ntype = "posterior"\n[advantage]\nobjective = "reward"\n'
-    given = read_settings(with_settings(tmp_path, text, n_samples_per_prompt=2))
-    assert (given.prompts.type, given.advantage.objective) == ("posterior", "reward")
-
-
 @pytest.mark.parametrize(
     ("text", "named"),
     [
@@ -71,12 +65,9 @@ def test_arguments_that_cannot_be_combined_are_refused_by_name(changed, message)
         Manager(arguments(**changed))
 
 
-def test_the_hook_wants_the_source_and_the_source_wants_slime(monkeypatch):
+def test_the_hook_wants_the_source():
     with pytest.raises(ConfigError, match=f"`data_source_path` must be {HOOKS}.PromptSource"):
         post_process_rewards(arguments(), [])
-    monkeypatch.delitem(__import__("sys").modules, "slime")
-    with pytest.raises(ConfigError, match="for slime, vime, miles, of which none is loaded"):
-        Manager(arguments())
 
 
 def test_the_page_names_the_hooks_and_its_settings_are_valid(root, tmp_path):

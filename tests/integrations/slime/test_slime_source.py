@@ -1,9 +1,9 @@
 """The data source and the hooks, called as slime 0.3.1 calls them (see `slime_driver`)."""
 
 import asyncio
-import copy
 import pickle
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -71,18 +71,6 @@ def test_advantages_and_what_the_sampler_learns_are_those_of_a_step_of_ours(n, t
     assert manager.data_source.metrics["capped_responses"] > 0
 
 
-def test_groups_get_the_advantages_of_grpo():
-    manager = Manager(arguments(**GROUPS))
-    rows = manager.generate(0)
-    rewards = np.array([row["raw_reward"] for row in rows]).reshape(8, 4)
-    assert len(set(prompts(rows))) == 8
-    std = rewards.std(axis=1, ddof=1, keepdims=True)
-    wanted = (rewards - rewards.mean(axis=1, keepdims=True)) / (std + 1e-4)
-    assert (std == 0).any()
-    assert (std > 0).any()
-    assert [row["reward"] for row in rows] == pytest.approx(wanted.ravel(), rel=1e-9)
-
-
 @pytest.mark.parametrize("changed", [{}, GROUPS, OVER], ids=["single", "groups", "over-sampling"])
 def test_a_resumed_run_equals_one_that_never_stopped(changed, tmp_path):
     whole = Manager(arguments(**changed)).train(6)
@@ -140,46 +128,24 @@ def test_failed_responses_leave_the_loss_and_teach_the_sampler_nothing():
 
 
 def test_one_thread_at_a_time_uses_the_sampler():
-    source = Manager(arguments()).data_source
-    samples = [finished(group, [1.0])[0] for group in source.get_samples(8)]
-    asked, go_on = threading.Event(), threading.Event()
+    source, busy = Manager(arguments()).data_source, threading.Lock()
     ask = source.sampler.ask
 
     def slow_ask(*arguments, **options):
-        asked.set()
-        assert go_on.wait(120)
+        assert busy.acquire(blocking=False)
+        time.sleep(0.01)
+        busy.release()
         return ask(*arguments, **options)
 
     source.sampler.ask = slow_ask
-    with ThreadPoolExecutor(2) as threads:
-        asking = threads.submit(source.get_samples, 8)
-        assert asked.wait(120)
-        learning = threads.submit(source.learn, samples)
-        with pytest.raises(TimeoutError):
-            learning.result(0.1)
-        go_on.set()
-        learning.result(120)
-        assert len(asking.result(120)) == 8
-
-
-def test_a_rollout_that_was_split_into_samples_is_one_response():
-    source = Manager(arguments(n_samples_per_prompt=2)).data_source
-    first, second = finished(source.get_samples(1)[0], [1.0, 0.0])
-    first.rollout_id = first.index
-    siblings = [first, copy.deepcopy(first), copy.deepcopy(first)]
-    raw, advantages = source.learn([*siblings, second])
-    assert raw == [1, 1, 1, 0]
-    assert advantages == pytest.approx([HALF, HALF, HALF, -HALF], rel=1e-9)
-    assert source.metrics["draws"] == 2
-    siblings[1].reward = 0.0
-    with pytest.raises(RunError, match=r"rollout 0 must have one reward.*\[0.0, 1.0\]"):
-        source.learn([*siblings, second])
+    with ThreadPoolExecutor(8) as threads:
+        asked = [group[0].prompt for [group] in threads.map(source.get_samples, [1] * 16)]
+    assert len(set(asked)) == 16
 
 
 def test_a_small_data_set_is_asked_again_rather_than_waited_for():
     manager = Manager(arguments(rows=[{}] * 9, **OVER))
-    for rows in manager.train(3):
-        assert len(rows) == 8
+    assert list(map(len, manager.train(3))) == [8, 8, 8]
     assert len(manager.data_source.get_samples(40)) == 40
 
 
@@ -216,10 +182,8 @@ def test_features_stand_in_the_metadata(tmp_path):
 
 
 def test_samples_that_cannot_be_placed_are_refused():
-    source = Manager(arguments(reward_key=None)).data_source
-    [sample] = finished(source.get_samples(1)[0], [{"accuracy": 1.0}])
-    with pytest.raises(RunError, match=r"sample 0 must be a number, got \{'accuracy'.*reward-key"):
-        source.learn([sample])
+    source = Manager(arguments()).data_source
+    [sample] = finished(source.get_samples(1)[0], [1.0])
     sample.metadata = {}
     with pytest.raises(RunError, match="sample 0 has no metadata\\['rollwise_prompt'\\]"):
         source.learn([sample])
@@ -228,7 +192,7 @@ def test_samples_that_cannot_be_placed_are_refused():
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda folder: folder.rename(folder.with_name("gone")), "--start-rollout-id 0"),
+        (lambda folder: folder.rename(folder.with_name("gone")), "cannot resume from .*rollwise_0"),
         (lambda folder: (folder / "state.json").write_text("{}"), "state.json are damaged"),
         (lambda folder: (folder / "checksums.txt").unlink(), "over 64 prompts, this one has 65"),
     ],

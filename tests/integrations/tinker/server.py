@@ -10,12 +10,10 @@ import queue
 import socket
 import threading
 import uuid
-from itertools import groupby
 
 import numpy as np
 import torch
 import uvicorn
-import zstandard
 from fastapi import FastAPI, Request, Response
 from tinker.proto import tinker_public_pb2 as wire
 
@@ -27,7 +25,6 @@ from rollwise.step.groups import Example
 from rollwise.training.learner import Learner
 from rollwise.training.loss import policy_loss
 
-PATIENCE = 20.0  # seconds that a request for a result is held, before it is told to try again
 PROTO = "application/x-protobuf"
 KEY = "tml-of-the-tests"
 MODEL = "{session_id}:train:{model_seq_id}"
@@ -85,21 +82,17 @@ class Trained:
         learner.optimizer.zero_grad()
         return {"metrics": {}}
 
-    def sample(self, requests):
-        """Draw for `asample` requests of one snapshot and one limit; returns their answers."""
-        snapshot, params = requests[0]["sampling_session_id"], requests[0]["sampling_params"]
+    def sample(self, body):
+        """Draw for an `asample` request of one snapshot."""
+        params, prompt = body["sampling_params"], body["prompt"]["chunks"][0]["tokens"]
         limit = params["max_tokens"]
         if limit not in self.engines:
             self.engines[limit] = TransformersEngine(self.sampled_from, self.tokenizer, limit)
         engine = self.engines[limit]
-        engine.load_weights(self.snapshots[snapshot])
-        draws = [Draw(i, 0, r["sampling_params"]["seed"]) for i, r in enumerate(requests)]
-        prompts = {i: r["prompt"]["chunks"][0]["tokens"] for i, r in enumerate(requests)}
-        engine.submit(draws, prompts)
-        done = {}
-        while len(done) < len(draws):
-            done |= {completion.draw.key: completion for completion in engine.wait()}
-        return [as_answer(done[i]) for i in range(len(draws))]
+        engine.load_weights(self.snapshots[body["sampling_session_id"]])
+        engine.submit([Draw(0, 0, params["seed"])], {0: prompt})
+        [completion] = engine.wait()
+        return as_answer(completion)
 
 
 def as_example(datum):
@@ -133,8 +126,8 @@ def as_answer(completion):
 
 
 class Promise:
-    def __init__(self, kind, body):
-        self.kind, self.body, self.result, self.done = kind, body, None, asyncio.Event()
+    def __init__(self):
+        self.result, self.done = None, asyncio.Event()
 
 
 class Service:
@@ -147,31 +140,21 @@ class Service:
     def ask(self, name, kind, body):
         """Take a request, once: one that is sent again gets the promise of the first."""
         if name not in self.promises:
-            self.promises[name] = Promise(kind, body)
-            self.work.put(name)
+            self.promises[name] = Promise()
+            self.work.put((self.promises[name], kind, body))
         return {"request_id": name, "model_id": None, "sample_sequence_ids": [name]}
 
     def run(self, loop):
         while True:
-            names = [self.work.get()]
-            while not self.work.empty():
-                names.append(self.work.get())
-            for group in grouped(names, self.promises):
-                self.do([self.promises[name] for name in group])
-                for name in group:
-                    loop.call_soon_threadsafe(self.promises[name].done.set)
+            promise, kind, body = self.work.get()
+            try:
+                promise.result = getattr(self, kind)(body)
+            except Exception as error:
+                promise.result = {"error": repr(error), "category": "server"}
+            loop.call_soon_threadsafe(promise.done.set)
 
-    def do(self, promises):
-        try:
-            if promises[0].kind == "asample":
-                bodies = [promise.body for promise in promises]
-                answers = self.of_sampler[bodies[0]["sampling_session_id"]].sample(bodies)
-            else:
-                answers = [getattr(self, promises[0].kind)(promises[0].body)]
-        except Exception as error:
-            answers = [{"error": repr(error), "category": "server"} for _ in promises]
-        for promise, answer in zip(promises, answers, strict=True):
-            promise.result = answer
+    def asample(self, body):
+        return self.of_sampler[body["sampling_session_id"]].sample(body)
 
     def create_model(self, body):
         name = MODEL.format(**body)
@@ -206,20 +189,8 @@ class Service:
         return self.models[body["model_id"]].optim_step(body["adam_params"])
 
 
-def grouped(names, promises):
-    """Put requests to sample that follow one another, and are alike, together."""
-
-    def kind(name):
-        body = promises[name].body
-        if promises[name].kind != "asample":
-            return name
-        return body["sampling_session_id"], body["sampling_params"]["max_tokens"]
-
-    return [list(group) for _, group in groupby(names, kind)]
-
-
 ANSWERS = {
-    "client/config": {"create_model_via_load_weights": True, "proto_compress_fwdbwd": True},
+    "client/config": {"create_model_via_load_weights": True, "proto_compress_fwdbwd": False},
     "client/dynamic_config": {"sample_cancel_enabled": True},
     "telemetry": {"status": "accepted"},
     "session_heartbeat": {"type": "session_heartbeat"},
@@ -256,10 +227,7 @@ def make_app(service):
 
     @post("forward_backward")
     async def forward_backward(request: Request):
-        body = await request.body()
-        if request.headers.get("content-encoding") == "zstd":
-            body = zstandard.ZstdDecompressor().decompressobj().decompress(body)
-        message = wire.ForwardBackwardRequest.FromString(body)
+        message = wire.ForwardBackwardRequest.FromString(await request.body())
         name = f"{message.model_id}:{message.seq_id}"
         return service.ask(name, "forward_backward", message)
 
@@ -274,17 +242,12 @@ def make_app(service):
         post(kind)(asking(kind, f"{MODEL}:0"))
     for kind in ("optim_step", "save_weights", "save_weights_for_sampler"):
         post(kind)(asking(kind, "{model_id}:{seq_id}"))
-
     post("asample")(asking("asample", "{sampling_session_id}:{seq_id}"))
 
     @post("retrieve_future")
     async def retrieve_future(request: Request):
-        name = (await request.json())["request_id"]
-        promise = service.promises[name]
-        try:
-            await asyncio.wait_for(promise.done.wait(), PATIENCE)
-        except TimeoutError:
-            return {"type": "try_again", "request_id": name, "queue_state": "active"}
+        promise = service.promises[(await request.json())["request_id"]]
+        await promise.done.wait()
         if isinstance(promise.result, bytes):
             return Response(promise.result, media_type=PROTO)
         return promise.result

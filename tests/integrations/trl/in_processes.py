@@ -18,7 +18,6 @@ from rollwise.integrations.trl import AdaptiveSampling
 WAYS = {
     "rounds": AdaptiveSampling(prompt_sampler=rw.CDAS),
     "streamed": AdaptiveSampling(schedule=rw.Streamed(max_samples=16), zero_variance="refill"),
-    "pilot": AdaptiveSampling(allocation=rw.GVM(mean_draws=4, pilot=3, maximum=8)),
     "single": AdaptiveSampling(
         prompt_sampler=rw.Worth,
         exit_rule=rw.FixedCount(1),

@@ -6,16 +6,20 @@ import sys
 
 import pytest
 
+pytest.importorskip("trl")
 
-@pytest.fixture
-def blocks(root):
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rollwise.models.loading import model_path
+from rollwise.tasks import make_running_sums
+
+pytestmark = pytest.mark.trl
+
+
+def test_the_code_of_the_page_runs(root):
     page = (root / "docs/trl.md").read_text()
-    return re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-
-
-@pytest.mark.trl
-def test_the_code_of_the_page_runs(blocks):
-    pytest.importorskip("trl")
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     assert len(blocks) == 2
     for block in blocks:
         exec(compile(block, "docs/trl.md", "exec"), {"__name__": "documentation"})
@@ -24,12 +28,6 @@ def test_the_code_of_the_page_runs(blocks):
 @pytest.fixture
 def arguments(tmp_path):
     """What each example is called with where there is neither a GPU nor a hub."""
-    pq = pytest.importorskip("pyarrow.parquet")
-    import pyarrow as pa
-
-    from rollwise.models.loading import model_path
-    from rollwise.tasks import make_running_sums
-
     rows = [
         {"prompt": problem.messages[0]["content"], "answer": problem.answer}
         for problem in make_running_sums(256, seed=0)
@@ -39,11 +37,9 @@ def arguments(tmp_path):
     return {"trl_running_sums": [], "trl_math": [*own, "--longest", "24"]}
 
 
-@pytest.mark.trl
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["trl_running_sums", "trl_math"])
 def test_an_example_trains(name, root, tmp_path, arguments):
-    pytest.importorskip("trl")
     command = [sys.executable, str(root / f"examples/{name}.py"), *arguments[name]]
     run = subprocess.run(
         [*command, "--steps", "16", "--output", str(tmp_path / "run")],

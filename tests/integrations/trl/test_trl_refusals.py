@@ -7,79 +7,53 @@ pytest.importorskip("trl")
 from datasets import Dataset
 
 import rollwise as rw
-from rollwise.integrations.trl import AdaptiveSampling, single_responses
+from rollwise.integrations.trl import AdaptiveSampling
+from rollwise.step import SINGLE_RESPONSES as SINGLE
 
 pytestmark = pytest.mark.trl
 
 STREAM = Dataset.from_list([{"prompt": "1+1?"}]).to_iterable_dataset()
 
 REFUSED = {
-    "scale_rewards must be 'group'": {"scale_rewards": "batch"},
-    "set scale_rewards='none'": {
-        "scale_rewards": "group",
-        "sampling": AdaptiveSampling(objective="log"),
-    },
-    "multi_objective_aggregation must be": {"multi_objective_aggregation": "normalize_then_sum"},
-    "size must be even": {"num_generations": 3, "per_device_train_batch_size": 12},
-    "needs rollwise's engine.*top_k": {
-        "top_k": 5,
-        "sampling": AdaptiveSampling(schedule=rw.Streamed()),
-    },
-    "engine='rollwise' cannot do .*min_p": {
-        "min_p": 0.1,
-        "sampling": AdaptiveSampling(engine="rollwise"),
-    },
-    "strategy='all' needs a schedule of at most": {"sampling": AdaptiveSampling(strategy="all")},
-    "can never be satisfied": {
-        "sampling": AdaptiveSampling(exit_rule=rw.Balanced(9, 9), schedule=rw.Rounds(4, 4))
-    },
-    "rollout_func does not go with": {"given": {"rollout_func": lambda prompts, trainer: {}}},
-    "^tools does not go with .*`episode.type`.*verl's agent loops": {"given": {"tools": [len]}},
-    "^environment_factory does not go with": {"given": {"environment_factory": dict}},
-    "train_dataset must hold the prompts of a step, 32 ": {"per_device_train_batch_size": 128},
-    "rows have numbers.*IterableDataset": {"given": {"train_dataset": STREAM}},
-    "sampling must be AdaptiveSampling.*got {'exit_rule'": {"sampling": {"exit_rule": None}},
-}
-
-OF_SINGLE_RESPONSES = {
-    "group_size must divide generation_batch_size, which is 12.*got 8": {
-        "group_size": 8,
-        "exit_rule": rw.FixedCount(8),
-        "schedule": rw.Rounds(8, rounds=1),
-    },
-    "allows 1 draws a prompt, fewer than the .*: set group_size=1": {"group_size": None},
-    "compares a response.*baseline='belief'": {"objective": "reference", "baseline": "pool"},
-    "needs a schedule of at most 1 draws": {"schedule": rw.Rounds(2, rounds=1)},
-    "response_cap needs the log-probability": {"response_cap": 1.0, "engine": "trl"},
+    "scale_rewards must be 'group'": ({}, {"scale_rewards": "batch"}),
+    "objective='log' needs scale_rewards='none'": (
+        {"objective": "log"},
+        {"scale_rewards": "group"},
+    ),
+    "multi_objective_aggregation must be": (
+        {},
+        {"multi_objective_aggregation": "normalize_then_sum"},
+    ),
+    "size must be even": ({}, {"num_generations": 3, "per_device_train_batch_size": 12}),
+    "needs rollwise's engine.*top_k": ({"schedule": rw.Streamed()}, {"top_k": 5}),
+    "allows 32 draws a prompt.*strategy='all' no more": ({"strategy": "all"}, {}),
+    "allows 1 draws a prompt.*set group_size=1": (SINGLE | {"group_size": None}, {}),
+    "can never be satisfied": ({"exit_rule": rw.Balanced(9, 9), "schedule": rw.Rounds(4, 4)}, {}),
+    "rollout_func does not go with": ({}, {"given": {"rollout_func": lambda prompts, trainer: {}}}),
+    "^tools does not go with .*`episode.type`.*verl's agent loops": (
+        {},
+        {"given": {"tools": [len]}},
+    ),
+    "^environment_factory does not go with": ({}, {"given": {"environment_factory": dict}}),
+    "train_dataset must hold the prompts of a step, 32 ": (
+        {},
+        {"per_device_train_batch_size": 128},
+    ),
+    "rows have numbers.*IterableDataset": ({}, {"given": {"train_dataset": STREAM}}),
+    "group_size must divide generation_batch_size, which is 16.*got 6": ({"group_size": 6}, {}),
+    "compares a response.*baseline='belief'": (
+        SINGLE | {"objective": "reference", "baseline": "pool"},
+        {},
+    ),
+    "response_cap needs the log-probability": (SINGLE | {"engine": "trl"}, {}),
+    "engine must be one of": ({"engine": "vllm"}, {}),
+    "group_size must be at least 1": ({"group_size": 0}, {}),
+    "engine_batch_size must be at least 1": ({"engine_batch_size": 0}, {}),
 }
 
 
 @pytest.mark.parametrize("reason", REFUSED)
 def test_what_does_not_go_with_it_is_refused_by_name(make_trainer, reason):
-    options = dict(REFUSED[reason])
-    sampling = options.pop("sampling", None)
-    with pytest.raises((ValueError, TypeError), match=reason):
-        make_trainer(sampling, **options)
-
-
-@pytest.mark.parametrize("reason", OF_SINGLE_RESPONSES)
-def test_what_does_not_go_with_single_responses_is_refused(make_trainer, reason):
-    sampling = single_responses(**{"response_cap": 0.0} | OF_SINGLE_RESPONSES[reason])
+    sampling, options = REFUSED[reason]
     with pytest.raises(ValueError, match=reason):
-        make_trainer(sampling, per_device_train_batch_size=12)
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"zero_variance": "ignore"}, "zero_variance must be one of drop, keep, refill"),
-        ({"engine": "vllm"}, "engine must be one of"),
-        ({"group_size": 0}, "group_size must be at least 1"),
-        ({"engine_batch_size": 0}, "engine_batch_size must be at least 1"),
-        ({"response_cap": -1.0}, "response_cap must be finite and at least 0, got -1.0"),
-        ({"prompt_sampler": rw.Uniform("ab", batch_size=1)}, "must be what makes a sampler"),
-    ],
-)
-def test_options_are_checked_where_they_are_made(options, reason):
-    with pytest.raises((ValueError, TypeError), match=reason):
-        AdaptiveSampling(**options)
+        make_trainer(AdaptiveSampling(**sampling), **options)

@@ -12,7 +12,8 @@ pytest.importorskip("trl")
 
 from datasets import Dataset
 from peft import LoraConfig
-from tiny_runs import GROUP, PROBLEMS, PROMPTS, is_correct, keep, logged, weights_of
+from tiny_runs import GROUP, PROBLEMS, PROMPTS, is_correct, keep, logged, watch, weights_of
+from trl import GRPOTrainer
 
 import rollwise as rw
 from rollwise.config import ModelSettings
@@ -33,17 +34,19 @@ GRPO = AdaptiveSampling(
 )
 
 
-@pytest.mark.parametrize("engine", ["rollwise", "trl"])
+@pytest.mark.parametrize("engine", ["auto", "trl"])
 @pytest.mark.parametrize("scale_rewards", ["group", "none"])
 def test_with_grpo_s_settings_the_advantages_are_trl_s_own(
-    make_trainer, watch, engine, scale_rewards
+    make_trainer, monkeypatch, engine, scale_rewards
 ):
     sampling = replace(GRPO, engine=engine)
     trainer = make_trainer(sampling, scale_rewards=scale_rewards)
-    seen = watch(trainer)
+    score = "_generate_and_score_completions"
+    seen = keep(GRPOTrainer, score, lambda output, *_: dict(output), monkeypatch.setattr)
+    batches = keep(trainer, score)
     trainer.train()
-    assert len(seen.ours) == 2
-    for theirs, ours in zip(seen.theirs, seen.ours, strict=True):
+    assert len(batches) == 2
+    for theirs, ours in zip(seen, batches, strict=True):
         assert theirs["advantages"].abs().sum() > 0
         torch.testing.assert_close(ours["advantages"], theirs["advantages"])
         assert torch.equal(ours["completion_mask"], theirs["completion_mask"])
@@ -55,11 +58,11 @@ def correct_if_even(completions, answer, **others):
     return [r * (int(right) % 2 == 0) for r, right in zip(rewards, answer, strict=True)]
 
 
-def test_what_is_trained_on_is_the_balanced_groups_with_global_statistics(make_trainer, watch):
+def test_what_is_trained_on_is_the_balanced_groups_with_global_statistics(make_trainer):
     trainer = make_trainer(rewards=correct_if_even)
     seen = watch(trainer)
     trainer.train()
-    for step, batch in enumerate(seen.ours):
+    for step, batch in enumerate(seen.batches):
         rows = seen.rows[step]
         for start in range(0, PROMPTS * GROUP, GROUP):
             group = rows[start : start + GROUP]
@@ -116,57 +119,41 @@ def test_every_draw_is_counted(make_trainer):
     assert all(value > 0 for value in logged(trainer, "rollwise/entropy"))
 
 
-@pytest.mark.parametrize(
-    "sampling",
-    [
-        AdaptiveSampling(zero_variance="refill", engine="trl"),
-        AdaptiveSampling(allocation=rw.Estimated(mean_draws=4, maximum=8)),
-        AdaptiveSampling(allocation=rw.GVM(mean_draws=4, pilot=4, maximum=8)),
-        AdaptiveSampling(strategy="positives", objective="reward"),
-        AdaptiveSampling(objective="log", estimates="unbiased"),
-        AdaptiveSampling(exit_rule=rw.GiveUp(rw.Balanced(2, 2), below=0.5)),
-        AdaptiveSampling(prompt_sampler=partial(rw.Curriculum, levels=[1, 5] * 12)),
-        AdaptiveSampling(prompt_sampler=partial(rw.Posterior, visits=9)),
-    ],
-    ids=lambda sampling: type(sampling).__name__,
-)
-def test_every_way_of_sampling_trains(make_trainer, watch, sampling):
-    trainer = make_trainer(sampling)
-    seen = watch(trainer)
-    before = weights_of(trainer)
-    trainer.train()
-    assert all(math.isfinite(loss) for loss in logged(trainer, "loss"))
-    assert bool(logged(trainer, "rollwise/entropy")) == (sampling.engine == "auto")
-    assert all(len(rows) == PROMPTS * GROUP for rows in seen.rows)
-    assert any(not torch.equal(value, before[name]) for name, value in weights_of(trainer).items())
-
-
+WAYS = {
+    "refill": AdaptiveSampling(zero_variance="refill", engine="trl"),
+    "allocation": AdaptiveSampling(allocation=rw.Estimated(mean_draws=4, maximum=8)),
+    "pilot": AdaptiveSampling(allocation=rw.GVM(mean_draws=4, pilot=4, maximum=8)),
+    "positives": AdaptiveSampling(strategy="positives", objective="reward"),
+    "unbiased": AdaptiveSampling(objective="log", estimates="unbiased"),
+    "giving up": AdaptiveSampling(exit_rule=rw.GiveUp(rw.Balanced(2, 2), below=0.5)),
+    "curriculum": AdaptiveSampling(prompt_sampler=partial(rw.Curriculum, levels=[1, 5] * 12)),
+    "posterior": AdaptiveSampling(prompt_sampler=partial(rw.Posterior, visits=9)),
+}
+PARTS = {"per_device_train_batch_size": 4}
+ALL_LINEAR = LoraConfig(r=4, target_modules="all-linear")
 SETTINGS = {
-    "accumulation": {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},
+    "accumulation": {**PARTS, "gradient_accumulation_steps": 4},
     "iterations": {"num_iterations": 2, "max_steps": 4},
-    "several updates of a batch": {
-        "per_device_train_batch_size": 4,
-        "steps_per_generation": 4,
-        "max_steps": 8,
-    },
+    "several updates of a batch": {**PARTS, "steps_per_generation": 4, "max_steps": 8},
     "checkpointing": {"gradient_checkpointing": True},
     "reference model": {"beta": 0.04, "given": {"peft_config": LoraConfig(r=4)}},
-    "adapters": {"given": {"peft_config": LoraConfig(r=4, target_modules="all-linear")}},
+    "adapters": {"given": {"peft_config": ALL_LINEAR}},
     "top_p": {"top_p": 0.9},
     "masking cut responses": {"mask_truncated_completions": True, "max_completion_length": 6},
     "sequence ratios": {"importance_sampling_level": "sequence", "loss_type": "grpo"},
-    "table of completions": {"log_completions": True},
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_trl_s_settings_keep_their_meaning(make_trainer, name):
-    trainer = make_trainer(**SETTINGS[name])
+@pytest.mark.parametrize("name", [*WAYS, *SETTINGS])
+def test_every_way_of_sampling_and_trl_s_settings_train(make_trainer, name):
+    trainer = make_trainer(WAYS.get(name), **SETTINGS.get(name, {}))
     trained = {n for n, p in trainer.model.named_parameters() if p.requires_grad}
-    before = weights_of(trainer)
+    seen, before = watch(trainer), weights_of(trainer)
     trainer.train()
     assert trainer.sampling_steps == 2
     assert all(math.isfinite(loss) for loss in logged(trainer, "loss"))
+    assert bool(logged(trainer, "rollwise/entropy")) == (name not in ("refill", "top_p"))
+    assert all(len(rows) == PROMPTS * GROUP for rows in seen.rows)
     changed = {n for n, value in weights_of(trainer).items() if not torch.equal(value, before[n])}
     assert changed
     assert "lm_head.weight" in changed or changed <= trained
@@ -212,7 +199,7 @@ def test_evaluation_is_trl_s_own(make_trainer):
     assert trainer.sampling_steps == 2
 
 
-def test_going_on_from_a_checkpoint_equals_never_having_stopped(make_trainer, watch, tmp_path):
+def test_going_on_from_a_checkpoint_equals_never_having_stopped(make_trainer, tmp_path):
     sampling = AdaptiveSampling(prompt_sampler=rw.CDAS)
     options = {"lr_scheduler_type": "constant", "save_strategy": "steps", "save_steps": 2}
     whole = make_trainer(sampling, folder=tmp_path / "whole", max_steps=4, **options)
@@ -231,7 +218,7 @@ def test_going_on_from_a_checkpoint_equals_never_having_stopped(make_trainer, wa
         resumed.prompt_sampler.difficulty, whole.prompt_sampler.difficulty
     )
     (checkpoint / "rollwise").rename(tmp_path / "elsewhere")
-    with pytest.raises(RunError, match=r"checkpoint-2: it has no folder rollwise/"):
+    with pytest.raises(RunError, match=r"cannot resume from .*checkpoint-2/rollwise"):
         resumed.train(resume_from_checkpoint=str(checkpoint))
 
 
@@ -258,7 +245,7 @@ class FakeVLLM:
         return prompts, tokens, [[[-1.5], [None]] for _ in tokens], None
 
 
-def test_vllm_draws_one_response_a_row_with_fresh_weights(make_trainer, watch):
+def test_vllm_draws_one_response_a_row_with_fresh_weights(make_trainer):
     """The server is sent `prompts[::num_generations]`, so any number but 1 would skip rows."""
     trainer = make_trainer(AdaptiveSampling(schedule=rw.Rounds(size=3, rounds=4)))
     trainer.use_vllm, trainer._last_loaded_step = True, -1
@@ -268,7 +255,7 @@ def test_vllm_draws_one_response_a_row_with_fresh_weights(make_trainer, watch):
     trainer.train()
     assert trainer.vllm_generation.synced == [0, 1]
     assert trainer.vllm_generation.rows == sum(logged(trainer, "rollwise/draws"))
-    for rows, batch in zip(seen.rows, seen.ours, strict=True):
+    for rows, batch in zip(seen.rows, seen.batches, strict=True):
         prompts = [trainer.train_dataset[row.completion.draw.key]["prompt"] for row in rows]
         firsts = [[trainer.processing_class(prompt)["input_ids"][0], 1] for prompt in prompts]
         assert [row.completion.tokens for row in rows] == firsts

@@ -1,5 +1,7 @@
 """Tiny runs of TRL's trainers on running sums, with the built-in model."""
 
+from types import SimpleNamespace
+
 from datasets import Dataset
 from trl import GRPOConfig
 
@@ -69,6 +71,15 @@ def keep(owner, name, what=lambda result, *arguments: result, patch=setattr):
 
     patch(owner, name, kept)
     return found
+
+
+def watch(trainer):
+    """Keep the batches that a trainer trains on, the rows of all processes, and the pools."""
+    return SimpleNamespace(
+        batches=keep(trainer, "_generate_and_score_completions"),
+        rows=keep(trainer, "_sample"),
+        pools=keep(trainer, "_log_step", lambda _, step: dict(step.rollouts.session.pools)),
+    )
 
 
 def logged(trainer, name):

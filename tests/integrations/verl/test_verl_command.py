@@ -38,20 +38,13 @@ def test_fewer_problems_than_a_step_has_prompts_are_refused_before_verl_starts(t
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_of_a_model_that_is_not_here_is_said(tmp_path, caplog, capsys):
-    """verl's workers may have it."""
-    given = ["--model.path", "./nowhere", "--data.train", "running-sums"]
-    assert main(["verl", "--output", str(tmp_path / "run"), "--print", *given]) == 0
-    assert "there is no folder ./nowhere here" in caplog.text
-
-
 @pytest.mark.usefixtures("nothing_is_ignored")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_verls_process_too(tmp_path, monkeypatch, capsys, number):
     noted = tmp_path / "pid"
     (tmp_path / "fake_verl.py").write_text(FAKE.format(str(noted)))
     monkeypatch.setattr(command, "MAIN", "fake_verl")
-    monkeypatch.setattr(command, "missing", lambda: None)
+    monkeypatch.setattr(command, "unmet", lambda package: None)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
 
     def send():

@@ -18,7 +18,6 @@ from transformers import AutoTokenizer
 from verl_runs import check, config_of, learnt_rows, metrics_of, recorded_pools, run, run_killed
 
 from rollwise.cli import main
-from rollwise.environments.calculator import CALL
 from rollwise.integrations.verl.data import write_data as write_problems
 from rollwise.models.loading import model_path
 
@@ -122,17 +121,9 @@ def test_draws_of_several_turns_and_of_several_rows_by_colocated_engines(tmp_pat
     files = f'verl.data = {{ train_files = "{train}", val_files = "{heldout}" }}'
     run(folder, TURNS, verl=COLOCATED + files)
     check(folder, TURNS, train, ahead=True)
-    rows = pq.read_table(train).to_pylist()
-    loop_of = {row["extra_info"]["key"]: row["agent_name"] for row in rows}
-    draws = check_turns(folder)
-    calls = [call for key, [turns] in of_loop(draws, loop_of, "tool_agent") for call in told(turns)]
-    assert calls
-    for asked, answer in calls:
-        found = CALL.fullmatch((asked.split() or [""])[-1])
-        assert answer.strip() == (str(int(found[1]) + int(found[2])) if found else "?")
-    compacted = [said for _, said in of_loop(draws, loop_of, "compacting")]
-    assert max(map(len, compacted)) > 1
-    assert all(own for said in compacted for turns in said for own, _ in turns)
+    said = check_turns(folder)
+    assert max(map(len, said)) > 1  # of the loop that returns several rows
+    assert {own for turns in said for own, _ in turns[0]} == {True, False}  # a tool has answered
     lines = metrics_of(folder)[1:]
     assert max(line["turns"] for line in lines) > 1
     assert max(line["steps_off_policy"] for line in lines) > 0
@@ -141,7 +132,8 @@ def test_draws_of_several_turns_and_of_several_rows_by_colocated_engines(tmp_pat
 
 def write_data(folder):
     """Problems in verl's form, which say by which agent loop they are played."""
-    files = write_problems(config_of(TURNS), folder)
+    files = folder / "train.parquet", folder / "heldout.parquet"
+    write_problems(config_of(TURNS), *files)
     for file in files:
         table = pq.read_table(file)
         loops = [LOOPS[place % len(LOOPS)] for place in range(len(table))]
@@ -150,11 +142,7 @@ def write_data(folder):
 
 
 def check_turns(folder):
-    """Each draw's rows have its text, its turns and its price.
-
-    Returns:
-        For each draw that was trained on its prompt, and its turns, row by row.
-    """
+    """Each draw's rows have its text, its turns and its price; returns its turns, row by row."""
     decode, draws = AutoTokenizer.from_pretrained(model_path("tool-sums")).decode, []
     pools, lines = recorded_pools(folder), {line["step"]: line for line in metrics_of(folder)}
     for step, learnt in learnt_rows(folder).items():
@@ -168,7 +156,7 @@ def check_turns(folder):
             assert text == recorded[name]["response"]
             assert (sum(own), tokens) == (recorded[name]["turns"], recorded[name]["tokens"])
             trained += tokens if rows[0]["advantage"] else 0
-            draws.append((name[0], said))
+            draws.append(said)
         assert lines[step]["ledger"]["tokens"]["trained"] == trained
     return draws
 
@@ -178,14 +166,3 @@ def turns_of(row, decode):
     said = zip(row["mask"], row["tokens"], strict=True)
     parts = [(own, [token for _, token in part]) for own, part in groupby(said, lambda s: s[0])]
     return [(bool(own), decode(part, skip_special_tokens=True)) for own, part in parts]
-
-
-def of_loop(draws, loop_of, name):
-    return [(key, said) for key, said in draws if loop_of[key] == name]
-
-
-def told(turns):
-    """Each call of the tool, and what it answered."""
-    assert [own for own, _ in turns] == [place % 2 == 0 for place in range(len(turns))]
-    texts = [text for _, text in turns]
-    return zip(texts[::2], texts[1::2], strict=False)

@@ -24,13 +24,13 @@ pytestmark = pytest.mark.verl
 def test_rows_are_sorted_by_prompt_and_draw_and_those_without_signal_left_out():
     reports = {"v": make_report("a"), "u": make_report("b"), "w": make_report("c", dropped=True)}
     names = ["u_3_0", "w_0_0", "v_11_0", "v_2_1", "v_2_0", "u_1_0"]
-    assert rows_in_order(names, reports) == ([4, 3, 2, 5, 0], [1])
+    assert rows_in_order(names, reports) == [4, 3, 2, 5, 0]
     # Where no prompt has signal, the first one stays.
     reports = {"u": make_report("a", dropped=True), "v": make_report("b", dropped=True)}
-    assert rows_in_order(["v_0_0", "u_0_0", "u_1_0"], reports) == ([1, 2], [0])
+    assert rows_in_order(["v_0_0", "u_0_0", "u_1_0"], reports) == [1, 2]
     # A group of correct responses alone may have no member.
     reports["u"] = make_report("a", dropped=True, members=[])
-    assert rows_in_order(["v_0_0"], reports) == ([0], [])
+    assert rows_in_order(["v_0_0"], reports) == [0]
 
 
 @pytest.fixture
@@ -40,9 +40,7 @@ def queue(monkeypatch):
     tags = {uid: {"rollwise": asdict(report)} for uid, report in reports.items()}
     cleared = []
     queue = SimpleNamespace(
-        kv_list=lambda partition: {
-            partition: {**tags, "f": {"status": "failure", "rollwise_lost": 2}}
-        },
+        kv_list=lambda partition: {partition: {**tags, "f": {"status": "failure"}}},
         kv_clear=lambda keys, partition_id: cleared.append((partition_id, keys)),
         cleared=cleared,
         reports=reports,
@@ -60,12 +58,12 @@ def queue(monkeypatch):
 
 def test_the_buffer_hands_over_reports_and_rows(queue):
     buffer = object.__new__(PoolReplayBuffer)
-    buffer.failed = {}
+    buffer.failed = set()
     rows = {f"{uid}_{i}_0": {"seq_len": i} for uid in "uv" for i in (1, 0)}
     batch = buffer._materialize_batch("train", ["u", "v", "f"], rows)
     assert (batch.keys, batch.tags) == (["v_0_0", "v_1_0"], [{"seq_len": 0}, {"seq_len": 1}])
     assert buffer.reports == queue.reports
-    assert buffer.failed == {"f": 2}
+    assert buffer.failed == {"f"}
     assert queue.cleared == [("train", ["u_1_0", "u_0_0"])]
     with pytest.raises(RunError, match="all 1 prompts failed; the log of verl's agent loop"):
         buffer._materialize_batch("train", ["f"], {})
@@ -76,13 +74,10 @@ def test_the_buffer_hands_over_reports_and_rows(queue):
 
 def test_prompts_that_failed_are_remembered(queue, monkeypatch):
     buffer = object.__new__(AsyncPoolReplayBuffer)
-    buffer.failed = {}
+    buffer.failed = set()
     base = replay_buffer.ReplayBufferAsync
     monkeypatch.setattr(base, "_evict_terminal_groups", lambda *arguments: "verl's")
     assert buffer._evict_terminal_groups(3, "train", (set(), set(), {"f"}, {})) == "verl's"
-    assert buffer.failed == {"f": 2}
-    buffer._materialize_batch("train", ["u"], {"u_0_0": {}})
-    for _ in range(replay_buffer.FAILURES - 1):
-        buffer._evict_terminal_groups(3, "train", (set(), set(), {"f"}, {}))
-    with pytest.raises(RunError, match="100 prompts failed in a row"):
-        buffer._evict_terminal_groups(3, "train", (set(), set(), {"f"}, {}))
+    assert buffer.failed == {"f"}
+    with pytest.raises(RunError, match="1000 prompts of a step failed"):
+        buffer._evict_terminal_groups(3, "train", (set(), set(), set(range(999)), {}))

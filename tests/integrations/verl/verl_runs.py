@@ -46,12 +46,8 @@ LIMIT = 1800
 def begin(folder, settings, *arguments, workers=1, verl=""):
     """Start `rollwise verl` in a process group of its own.
 
-    Args:
-        folder: The run's.
-        settings: rollwise's, beside those of `cpu.toml`.
-        arguments: Of the command.
-        workers: Learners, engines and agent loop workers.
-        verl: Tables of verl's own settings, in place of those of `cpu.toml`.
+    `settings` are rollwise's and `verl` verl's own, beside those of `cpu.toml`; `workers` are
+    learners, engines and agent loop workers.
     """
     settings_file = folder.parent / f"{folder.name}.toml"
     text = (HERE / "cpu.toml").read_text()
@@ -148,11 +144,8 @@ def learnt_rows(folder):
 def expected_advantages(config, pools, believed, learnt):
     """(prompt, draw) -> its advantage by the core, without the prompts that are left out.
 
-    Args:
-        config: The run's settings.
-        pools: Prompt -> the recorded rows of its pool.
-        believed: Prompt -> (α, β) when it was asked for.
-        learnt: (prompt, draw) -> what the learner was given; the cap looks at its probabilities.
+    Of the recorded rows of each prompt's pool, what was `believed` of it when it was asked for, and
+    what the learner was given: the cap looks at its probabilities.
     """
     recipe = step_recipe(config)
     priors = [believed[key] for key in pools] if recipe.uses_priors else None

@@ -18,11 +18,7 @@ RULES: tuple[Rule, ...] = (
     ("custom_reward_post_process_path", (f"{PACKAGE}.post_process_rewards",), "it learns"),
     ("custom_convert_samples_to_train_data_path", (None,), "it would bypass the reward hook"),
     ("custom_advantage_function_path", (None,), "advantages come from the reward hook"),
-    (
-        "advantage_estimator",
-        ("grpo", "gspo", "cispo"),
-        "others do not take what the reward hook returns for the advantage of every token",
-    ),
+    ("advantage_estimator", ("grpo", "gspo", "cispo"), "others take no advantages from the hook"),
     ("normalize_advantages", (False,), "`step.normalize_advantages` does that"),
     (
         "dynamic_sampling_filter_path",

@@ -3,28 +3,27 @@
 import copy
 import json
 import logging
-import sys
 import threading
 from collections.abc import Mapping, Sequence
-from importlib import import_module
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 from rollwise.config.step import make_sampler, step_recipe
 from rollwise.errors import ConfigError, RunError
-from rollwise.integrations.slime.responses import PROMPT, episodes_of, prompt_of
 from rollwise.integrations.slime.settings import PACKAGE, read_settings
 from rollwise.records.states import load_state, save_state
 from rollwise.sampling.draws import Key
-from rollwise.step import Rollouts, learn_from
+from rollwise.step import Episode, Rollouts, Usage, learn_from
 from rollwise.step.asking import ask, session_arguments
+from rollwise.step.episodes import spans_by_mask
 from rollwise.tasks.columns import smoothed
 
 log = logging.getLogger(__name__)
 
-TRAINERS = ("slime", "vime", "miles")
-"""Packages with slime's interface; that which runs is loaded already."""
+PROMPT = "rollwise_prompt"
+"""Names, in a sample's `metadata`, the place of its prompt in the data set."""
 
 
 class PromptSource:
@@ -43,9 +42,13 @@ class PromptSource:
     """
 
     def __init__(self, args: Any) -> None:
+        from slime.rollout.data_source import RolloutDataSourceWithBuffer
+
         settings = read_settings(args)
         self.args, self.recipe = args, step_recipe(settings)
-        self._own = _own_source(args)
+        self._own = RolloutDataSourceWithBuffer(args)
+        if self._own.dataset is None:
+            raise ConfigError("slime's `prompt_data` must name the data set; it is None")
         self._rows: Sequence[Any] = self._own.dataset.origin_samples
         notes = [sample.metadata for sample in self._rows]
         columns = _columns(notes, settings.belief.features or ())
@@ -79,23 +82,17 @@ class PromptSource:
     def save(self, rollout_id: int) -> None:
         """Write the state beside slime's checkpoint, to `rollout/rollwise_ID/` in `--save`."""
         with self._lock:
+            folder, waiting = _folder(self.args.save, rollout_id), self._waiting()
             progress = {"rollouts": self.rollouts, "groups": self._groups}
-            folder = _folder(self.args.save, rollout_id)
-            save_state(folder, self.sampler, waiting=self._waiting(), **progress)
+            save_state(folder, self.sampler, waiting=waiting, **progress)
 
     def load(self, rollout_id: int | None = None) -> None:
         """Load what `save` wrote, from `--load`; before the first rollout there is nothing."""
         if self.args.load is None or rollout_id is None or rollout_id < 0:
             return
-        folder = _folder(self.args.load, rollout_id)
-        if not folder.exists():
-            raise RunError(
-                f"cannot resume: there is no {folder}, so rollwise did not choose the prompts of "
-                "that run; to begin from its weights, give --start-rollout-id 0"
-            )
         with self._lock:
             self.rollouts, self._groups, waiting = load_state(
-                folder, self.sampler, "rollouts", "groups", "waiting"
+                _folder(self.args.load, rollout_id), self.sampler, "rollouts", "groups", "waiting"
             )
             self._own.buffer[:] = [self._group(key) for key in waiting]
             self._under_way = set(waiting)
@@ -113,10 +110,9 @@ class PromptSource:
         self.metrics = step.metrics
         log.info("rollwise %d: %s", self.rollouts, json.dumps(step.metrics))
         known = {
-            id(sample): (response.reward, float(advantage))
+            id(response.sample): (response.reward, float(advantage))
             for group in step.groups
             for response, advantage in zip(group.responses, group.advantages, strict=True)
-            for sample in response.samples
         }
         for sample in samples:
             sample.remove_sample |= id(sample) not in known
@@ -125,19 +121,18 @@ class PromptSource:
 
     def _rollouts(self, samples: Sequence[Any]) -> Rollouts:
         """Return a session whose pools hold these samples, and what they cost."""
-        found = episodes_of(self.args, samples)
-        keys: list[Key] = list(dict.fromkeys(place for place, _ in found))
+        keys: list[Key] = list(dict.fromkeys(map(prompt_of, samples)))
         arguments = session_arguments(self.recipe, self.sampler, keys)
         rollouts = Rollouts(session := self.recipe.session(keys, self.rollouts, **arguments))
         for pool in session.pools.values():
             pool.exit_reason = "satisfied"
-        for key, episode in found:
+        for sample in samples:
+            episode, pool = _episode(self.args, sample), session.pools[prompt_of(sample)]
             rollouts.cost.tokens += episode.usage.tokens
             if episode.reward is not None:
-                session.pools[key].take(episode.reward, episode)
+                pool.take(episode.reward, episode)
             else:
                 session.lost += 1
-                session.pools[key].exit_reason = "exhausted"
         return rollouts
 
     def _ask(self, count: int) -> list[Any]:
@@ -162,12 +157,7 @@ class PromptSource:
 
     def _waiting(self) -> list[int]:
         """Return the prompts of the groups in the buffer."""
-        return [prompt_of(_first(group)) for group in self._own.buffer]
-
-
-def _first(group: Any) -> Any:
-    """Return the first sample of a group, some of which may have been split into several."""
-    return _first(group[0]) if isinstance(group, list) else group
+        return [prompt_of(group[0]) for group in self._own.buffer]
 
 
 _SOURCES: WeakValueDictionary[int, PromptSource] = WeakValueDictionary()
@@ -181,15 +171,36 @@ def post_process_rewards(args: Any, samples: list[Any]) -> tuple[list[float], li
     return _SOURCES[id(args)].learn(samples)
 
 
-def _own_source(args: Any) -> Any:
-    """Make slime's own source, which reads the data set."""
-    running = next((name for name in TRAINERS if name in sys.modules), None)
-    if running is None:
-        raise ConfigError(f"{PACKAGE} is for {', '.join(TRAINERS)}, of which none is loaded")
-    source = import_module(f"{running}.rollout.data_source").RolloutDataSourceWithBuffer(args)
-    if source.dataset is None:
-        raise ConfigError("slime's `prompt_data` must name the data set; it is None")
-    return source
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledEpisode(Episode):
+    """One of slime's samples; it has no reward if it failed."""
+
+    sample: Any
+
+
+def _episode(args: Any, sample: Any) -> SampledEpisode:
+    status, length, known = sample.status.value, sample.response_length, sample.rollout_log_probs
+    begin, mask = len(sample.tokens) - length, sample.loss_mask or [1] * length
+    logprobs = known if len(known or ()) == length else None
+    spans = spans_by_mask(sample.tokens[begin:], mask, logprobs)
+    own = [span for span in spans if span.logprobs is not None]
+    failed = status == "aborted" or sample.reward is None
+    return SampledEpisode(
+        spans=spans,
+        usage=Usage(sum(len(span.tokens) for span in own), turns=len(own)),
+        end="truncated" if status == "truncated" else "done",
+        reward=None if failed else float(sample.get_reward_value(args)),
+        sample=sample,
+    )
+
+
+def prompt_of(sample: Any) -> int:
+    """Return the place of a sample's prompt in the data set."""
+    if PROMPT not in (sample.metadata or {}):
+        raise RunError(
+            f"sample {sample.index} has no metadata[{PROMPT!r}]: what makes samples must keep it"
+        )
+    return int(sample.metadata[PROMPT])
 
 
 def _folder(checkpoints: str, rollout_id: int) -> Path:

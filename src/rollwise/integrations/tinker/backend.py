@@ -1,19 +1,31 @@
 """Tinker as the backend of `rollwise train`: all but the model is in this process."""
 
+import os
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
 from rollwise.config import TrainConfig
+from rollwise.config.base import Rule, refusals
 from rollwise.engines.ends import end_tokens
 from rollwise.errors import ConfigError
-from rollwise.integrations.tinker.requirements import missing, unsupported
+from rollwise.integrations.tinker.settings import KEY
 from rollwise.models.loading import load_tokenizer, model_path
+from rollwise.releases import unmet
 
 if TYPE_CHECKING:
     from rollwise.integrations.tinker.engine import TinkerEngine
+
+
+UNCHANGED = (
+    *("model.lora_alpha", "model.lora_modules", "model.gradient_checkpointing"),
+    *("learner.dual_clip", "learner.importance_cap", "learner.entropy_coefficient"),
+    *("learner.response_cap", "learner.max_divergence"),
+)
+"""Settings that Tinker cannot follow."""
 
 
 class TinkerBackend:
@@ -22,22 +34,18 @@ class TinkerBackend:
     Making one signs in, with the key in the environment, and loads the tokenizer, which
     `model.path` names (a folder, or a name on the hub). The adapters are created when they are
     first needed, so that a run that is resumed creates none in vain.
-
-    Raises:
-        ConfigError: Tinker cannot follow a setting (a line for each), its SDK is not installed or
-            of a release that is not tested, or there is no key.
-        ModelError: The tokenizer cannot be loaded.
-        EngineError: Tinker refuses access.
     """
 
     def __init__(self, config: TrainConfig, checkpoint: Path | None) -> None:
         if wrong := unsupported(config):
             raise ConfigError("\n".join(wrong))
-        if reason := missing():
+        if reason := unmet("tinker"):
             raise ConfigError(reason)
+        if not os.environ.get(KEY):
+            raise ConfigError(f"Tinker needs its key in the environment variable {KEY}")
         import tinker
 
-        from rollwise.integrations.tinker.client import as_engine_errors
+        from rollwise.integrations.tinker.engine import as_engine_errors
         from rollwise.integrations.tinker.learner import TinkerLearner
 
         self._config, self._path = config, model_path(config.model.path)
@@ -78,3 +86,17 @@ def _ends(path: str, tokenizer: PreTrainedTokenizerBase) -> set[int]:
     with suppress(OSError):
         generation = GenerationConfig.from_pretrained(path)
     return end_tokens(generation, tokenizer)
+
+
+def unsupported(config: TrainConfig) -> list[str]:
+    """Say what each setting that Tinker cannot follow must be."""
+    rules: list[Rule] = [
+        ("engine.type", ("transformers",), "Tinker draws, so leave it at its default"),
+        ("engine.temperature", (1,), "Tinker learns at temperature 1"),
+    ]
+    default, why = TrainConfig(), "Tinker cannot follow it"
+    rules += [(name, (attrgetter(name)(default),), why) for name in UNCHANGED]
+    wrong = refusals(rules, lambda name: attrgetter(name)(config))
+    if config.model.lora_rank < 1:
+        wrong.append("`model.lora_rank` must be at least 1: Tinker trains adapters; it is 0")
+    return wrong

@@ -2,7 +2,9 @@
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence, Set
+import os
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -11,9 +13,9 @@ import tinker
 from tinker import types
 from transformers import PreTrainedTokenizerBase
 
-from rollwise.engines.asynchronous import AsyncEngine, refused_for_good
+from rollwise.engines.asynchronous import AsyncEngine, fit_for_a_log, refused_for_good
 from rollwise.errors import EngineError
-from rollwise.integrations.tinker.client import describe
+from rollwise.integrations.tinker.settings import KEY
 from rollwise.sampling import Draw
 from rollwise.step.outcomes import Completion, LostDraw, Prompts, Result
 
@@ -36,8 +38,7 @@ class TinkerEngine(AsyncEngine):
         draw_timeout: Seconds for one draw once it is sent, waiting in Tinker's queue included.
 
     Raises:
-        EngineError: From `wait`: Tinker refuses a request for good (no access, a prompt too long),
-            or sends no log-probabilities.
+        EngineError: From `wait`: Tinker refuses a request for good (no access, a prompt too long).
     """
 
     def __init__(
@@ -89,9 +90,21 @@ class TinkerEngine(AsyncEngine):
 
     def _completion(self, draw: Draw, sequence: Any) -> Completion:
         """Turn Tinker's answer into a completion: T tokens and their T log-probabilities."""
-        if sequence.logprobs is None:
-            raise EngineError("Tinker sent no log-probabilities of what it drew")
         tokens = list(sequence.tokens)
         text = str(self._tokenizer.decode(tokens, skip_special_tokens=True))
         logprobs = np.array(sequence.logprobs, np.float32)
         return Completion(draw, tokens, logprobs, text, truncated=sequence.stop_reason == "length")
+
+
+@contextmanager
+def as_engine_errors(doing: str) -> Iterator[None]:
+    """Turn what the SDK raises at `doing` something, after retrying for minutes, into ours."""
+    try:
+        yield
+    except (tinker.TinkerError, ValueError) as error:  # ValueError: an answer it cannot read
+        raise EngineError(f"Tinker failed at {doing}: {describe(error)}") from error
+
+
+def describe(error: Exception) -> str:
+    """Describe an error in one line, without the key."""
+    return fit_for_a_log(f"{type(error).__name__}: {error}", os.environ.get(KEY))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tinker import types
 
 from rollwise.config import LearnerSettings, TrainConfig
-from rollwise.integrations.tinker.client import as_engine_errors
+from rollwise.integrations.tinker.engine import as_engine_errors
 from rollwise.step import Example
 
 FILE = "tinker.json"
@@ -30,10 +30,6 @@ class TinkerLearner:
     Each token's loss is −A π/π_sampler, clipped as in PPO (Schulman et al., 2017, equation 7) or
     not. The sampler's log-probabilities came with the responses, so the ratio corrects for
     numerical differences between sampler and trainer, and for the age of the weights drawn from.
-
-    Args:
-        service: Tinker's `ServiceClient`.
-        config: Of the run; `config.seed` initialises the adapters.
     """
 
     def __init__(self, service: Any, config: TrainConfig) -> None:
@@ -49,10 +45,9 @@ class TinkerLearner:
         A mini-batch that teaches nothing (no response, or none with an advantage) makes no update.
 
         Returns:
-            `loss`: the mean over updates of the loss per response token. If Tinker reports
-            log-probabilities, also `clip_fraction`, the share of the step's tokens whose loss has
-            no gradient because of the clip, and, over the tokens learned from, `sampler_gap` and
-            `importance_weight`, as the built-in learner has them.
+            `loss`: the mean over updates of the loss per response token; `clip_fraction`, the share
+            of the step's tokens whose loss has no gradient because of the clip; and, over the
+            tokens learned from, `sampler_gap` and `importance_weight` as the built-in learner's.
         """
         parts = np.array_split(np.arange(len(examples)), self._settings.mini_batches)
         updates = [self._update([examples[i] for i in part]) for part in parts]
@@ -158,14 +153,11 @@ def _metrics(
 ) -> dict[str, float]:
     """Say how the updates of a step went: of each, what it learned from and Tinker's output."""
     losses = [float(output.metrics["loss:sum"]) for _, output in updates]
-    metrics = {"loss": sum(losses) / max(1, len(losses))}
     learnt = [
         pair
         for taught, output in updates
         for pair in zip(taught, output.loss_fn_outputs, strict=True)
     ]
-    if not all("logprobs" in output for _, output in learnt):
-        return metrics  # Tinker may leave them out
     log_ratio = np.concatenate([np.zeros(0), *(_log_ratio(e, output) for e, output in learnt)])
     advantages = np.concatenate([np.zeros(0), *(np.full(e.drawn, e.advantage) for e, _ in learnt)])
     ratio, held = np.exp(log_ratio), 0
@@ -173,7 +165,8 @@ def _metrics(
         above = (advantages > 0) & (ratio > clips["clip_high_threshold"])
         below = (advantages < 0) & (ratio < clips["clip_low_threshold"])
         held = int((above | below).sum())
-    return metrics | {
+    return {
+        "loss": sum(losses) / max(1, len(losses)),
         "clip_fraction": held / max(1, tokens),
         "sampler_gap": float(np.abs(log_ratio).sum()) / max(1, len(log_ratio)),
         "importance_weight": float(ratio.mean()) if len(ratio) else 1.0,

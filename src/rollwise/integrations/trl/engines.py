@@ -1,6 +1,5 @@
 """The engines of `AdaptiveGRPOTrainer`: TRL's own, and one shared by several processes."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -104,7 +103,6 @@ class SharedEngine(Engine):
 
     Attributes:
         rewards: Draw -> its rewards, one for each reward function; since `forget`.
-        grading: Seconds spent grading so far.
     """
 
     def __init__(
@@ -116,7 +114,6 @@ class SharedEngine(Engine):
         self._own: set[Draw] = set()
         self._spare: Outcome | None = None
         self.rewards: dict[Draw, tuple[float, ...]] = {}
-        self.grading = 0.0
 
     @property
     def free_slots(self) -> int | None:
@@ -175,7 +172,5 @@ class SharedEngine(Engine):
             return []
         # Every submission brings each process a row, so one that has none now has had one before.
         self._spare = own[-1] if own else self._spare
-        began = time.perf_counter()
         rewards = self._grade([*own, *[self._spare] * (rows - len(own))])  # type: ignore[list-item]
-        self.grading += time.perf_counter() - began
         return [tuple(row) for row in rewards[: len(own)].tolist()]

@@ -9,11 +9,10 @@ from rollwise.beliefs import LogitKalman
 from rollwise.prompts import Posterior, PromptSampler, Uniform
 from rollwise.sampling.checks import at_least, one_of
 from rollwise.sampling.draws import Key
-from rollwise.sampling.objectives import make_objective
 from rollwise.step import SINGLE_RESPONSES, StepRecipe
 from rollwise.step.recipe import Average
 
-EngineName = Literal["auto", "rollwise", "trl"]
+EngineName = Literal["auto", "trl"]
 
 AVERAGED_BY_RESPONSE = ("grpo", "sapo")
 """The losses that average over each response's tokens first."""
@@ -38,14 +37,13 @@ class AdaptiveSampling(StepRecipe):
             Groups of 1 need `baseline="belief"`.
         prompt_sampler: Makes the sampler, from `keys`, `batch_size` and `seed`: a class such as
             `CDAS`, or `functools.partial` of one with its settings.
-        engine: What draws responses: `rollwise`, seeded draw by draw; `trl`, whatever TRL is set
-            to; `auto` takes rollwise's where it can do what TRL's settings ask for.
+        engine: What draws responses: `trl` whatever TRL is set to; `auto` rollwise's engine, seeded
+            draw by draw, where it can do what TRL's settings ask for.
         engine_batch_size: Responses drawn at a time in each process; by default as many as TRL
             draws (`per_device_train_batch_size * steps_per_generation`). vLLM chooses its own.
 
     Raises:
         ValueError: A setting is out of range, or two settings exclude each other.
-        TypeError: `prompt_sampler` is a sampler or a name instead of something that makes one.
     """
 
     group_size: int | None = None  # type: ignore[assignment]
@@ -59,11 +57,6 @@ class AdaptiveSampling(StepRecipe):
     def __post_init__(self) -> None:
         self.check_choices()
         one_of("engine", self.engine, get_args(EngineName))
-        if not callable(self.prompt_sampler):
-            raise TypeError(
-                "prompt_sampler must be what makes a sampler, such as rw.CDAS or functools.partial("
-                f"rw.Posterior, target=0.4), got {self.prompt_sampler!r}"
-            )
         for name in ("group_size", "engine_batch_size"):
             if (given := getattr(self, name)) is not None:
                 at_least(name, given, 1)
@@ -82,33 +75,22 @@ class AdaptiveSampling(StepRecipe):
                 f"responses) or 'none', got {scale_rewards!r}"
             )
         size = self.group_size or num_generations
+        scale_by_std = size > 1 and scale_rewards == "group"  # one response has no deviation
+        if scale_by_std and self.objective not in ("reference", "grpo"):
+            raise ValueError(
+                f"objective={self.objective!r} needs scale_rewards='none' in GRPOConfig"
+            )
         average = "responses" if loss_type in AVERAGED_BY_RESPONSE else "tokens"
         given |= {"group_size": size, "average": average, "seed": seed}
-        if size > 1:  # one response has no standard deviation
-            given["scale_by_std"] = self._scales_by_std(scale_rewards)
-        recipe = StepRecipe(**given)
+        recipe = StepRecipe(**given | {"scale_by_std": scale_by_std})
         schedule = recipe.resolved_schedule
-        if self.strategy == "all" and schedule.max_samples > size:
+        if schedule.max_samples < size or (self.strategy == "all" and schedule.max_samples > size):
             raise ValueError(
-                f"strategy='all' needs a schedule of at most {size} draws a prompt (group_size, or "
-                f"num_generations), for TRL trains on groups of that size; {schedule} allows "
-                f"{schedule.max_samples}"
-            )
-        if schedule.max_samples < size:
-            raise ValueError(
-                f"{schedule} allows {schedule.max_samples} draws a prompt, fewer than the {size} "
-                "of a group (group_size, or num_generations), and TRL would train on rows without "
-                f"a response: set group_size={schedule.max_samples}"
+                f"{schedule} allows {schedule.max_samples} draws a prompt; TRL trains on groups of "
+                f"{size} (group_size, or num_generations), which need as many, and with "
+                f"strategy='all' no more: set group_size={schedule.max_samples}, or the schedule"
             )
         return recipe
-
-    def _scales_by_std(self, scale_rewards: Any) -> bool:
-        scale_by_std: bool = scale_rewards == "group"
-        try:
-            make_objective(self.objective, scale_by_std=scale_by_std, estimates=self.estimates)
-        except ValueError as error:
-            raise ValueError(f"{error}: set scale_rewards='none' in GRPOConfig") from None
-        return scale_by_std
 
 
 def single_responses(**changed: Any) -> AdaptiveSampling:

@@ -59,10 +59,6 @@ def check_settings(trainer: Any, sampling: AdaptiveSampling, recipe: StepRecipe)
             f"{schedule} needs rollwise's engine, and TRL's own generation, which draws in rounds, "
             f"is set by {', '.join(asked) or 'engine'}; use Rounds"
         )
-    if sampling.engine == "rollwise" and asked:
-        raise ValueError(
-            f"engine='rollwise' cannot do what TRL is set to: {', '.join(asked)}; use engine='auto'"
-        )
 
 
 def takes_own_engine(trainer: Any, sampling: AdaptiveSampling) -> bool:

@@ -4,7 +4,8 @@ import inspect
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from trl import GRPOTrainer
 
 from rollwise.engines import Engine
 from rollwise.engines.transformers import TransformersEngine
-from rollwise.integrations.trl.checkpoints import StateKeeper, load_checkpoint
 from rollwise.integrations.trl.engines import SharedEngine, TRLEngine
 from rollwise.integrations.trl.options import AdaptiveSampling, single_responses
 from rollwise.integrations.trl.requirements import (
@@ -25,21 +25,25 @@ from rollwise.integrations.trl.requirements import (
     reports_logprobs,
     takes_own_engine,
 )
-from rollwise.integrations.trl.rows import Row, make_rows
 from rollwise.records import numbers
+from rollwise.records.states import load_state, save_state
 from rollwise.sampling import RolloutSession
 from rollwise.sampling.draws import Key
-from rollwise.step import RolloutCost, Step, take_step
+from rollwise.step import RolloutCost, Step, TrainedGroup, take_step
 from rollwise.step.outcomes import Outcome
 from rollwise.step.session import finished, run_session
 
-TRLS_NAMES = {
-    "response_tokens": "completions/mean_length",
-    "truncated": "completions/clipped_ratio",
-    "zero_variance_first": "frac_reward_zero_std_first",
-    "zero_variance_after": "frac_reward_zero_std",
-}
-"""Metrics of a step that TRL has a name for."""
+FOLDER = "rollwise"
+"""In each of TRL's checkpoints, the state of the prompt sampler."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A response in TRL's batch; one that does not count only fills it, and has no loss."""
+
+    completion: Outcome
+    advantage: float
+    counts: bool
 
 
 class AdaptiveGRPOTrainer(GRPOTrainer):
@@ -59,7 +63,6 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
 
     Raises:
         ValueError: A setting of TRL's that cannot be combined with adaptive sampling, by name.
-        TypeError: `sampling` is something else.
     """
 
     def __init__(self, *args: Any, sampling: AdaptiveSampling | None = None, **kwargs: Any) -> None:
@@ -69,10 +72,6 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             sampling = single_responses()
             if not reports_logprobs(self, sampling):  # which the cap needs
                 sampling = replace(sampling, response_cap=0.0)
-        if not isinstance(sampling, AdaptiveSampling):
-            raise TypeError(
-                f"sampling must be AdaptiveSampling(...) or single_responses(...), got {sampling!r}"
-            )
         grpo = self.args
         self._recipe = sampling.recipe(
             grpo.num_generations, grpo.scale_rewards, grpo.loss_type, grpo.seed
@@ -90,7 +89,6 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         self._prompts: dict[Key, Sequence[int]] = {}
         self._rows: list[Row] | None = None
         self._engine = self._make_engine(sampling)
-        self.add_callback(StateKeeper(self))
 
     def _make_engine(self, sampling: AdaptiveSampling) -> SharedEngine:
         rows = sampling.engine_batch_size or (
@@ -126,16 +124,14 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         self._engine.load_weights({})  # the engine shares the model, which has been updated
         step = take_step(self._recipe, self.prompt_sampler, self._roll_out, self.sampling_steps)
         self._log_step(step)
+        self.control.should_training_stop |= self.prompt_sampler.exhausted
         return make_rows(step.groups, self._groups_per_step, self.num_generations)
 
     def _roll_out(self, session: RolloutSession) -> RolloutCost:
         for key in session.pools:
             self._prompts[key] = self._tokenize_prompts([self.train_dataset[key]["prompt"]])[0][0]
-        grading_before = self._engine.grading
         with self.accelerator.autocast():
-            cost = run_session(session, self._engine, self._prompts, self._totals)
-        grading = self._engine.grading - grading_before
-        return replace(cost, sampling=cost.sampling - grading, grading=cost.grading + grading)
+            return run_session(session, self._engine, self._prompts, self._totals)
 
     def _grade(self, completions: Sequence[Outcome]) -> NDArray[np.float64]:
         """Call TRL's reward functions; shape (n, number of functions), NaN where one abstains."""
@@ -206,11 +202,44 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
 
     def _log_step(self, step: Step) -> None:
         """Add the metrics of a step to those that TRL logs, as `rollwise/...`."""
-        for name, value in numbers(step.metrics).items():
-            self._metrics["train"][f"rollwise/{TRLS_NAMES.get(name, name)}"].append(value)
+        for name, value in numbers({"rollwise": step.metrics}).items():
+            self._metrics["train"][name].append(value)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Save what TRL saves, and, from one process, the state of the sampler."""
+        super()._save_checkpoint(model, trial)
+        if self.args.should_save:
+            checkpoint = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+            steps = self.sampling_steps
+            save_state(checkpoint / FOLDER, self.prompt_sampler, sampling_steps=steps)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         """Load what TRL loads, and the state of the sampler."""
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
-            self.sampling_steps = load_checkpoint(checkpoint, self.prompt_sampler)
+            folder = Path(checkpoint) / FOLDER
+            (self.sampling_steps,) = load_state(folder, self.prompt_sampler, "sampling_steps")
+
+
+def make_rows(groups: Sequence[TrainedGroup], count: int, size: int) -> list[Row]:
+    """Lay out `count` groups of `size` rows each, prompt by prompt.
+
+    Groups with signal come first. Where there are too few, the other groups fill the batch with
+    rows that do not enter the loss; so do the missing rows of a group that is too small.
+    """
+    drawn = sorted((g for g in groups if len(g.pool)), key=lambda group: group.dropped)
+    if not drawn:
+        raise RuntimeError(f"no response was drawn for any of the step's {len(groups)} prompts")
+    blocks = [_block(group, size) for group in drawn[:count]]
+    missing = count - len(blocks)
+    fillers = [[replace(row, advantage=0.0, counts=False) for row in block] for block in blocks]
+    blocks += [fillers[i % len(fillers)] for i in range(missing)]
+    return [row for block in blocks for row in block]
+
+
+def _block(group: TrainedGroup, size: int) -> list[Row]:
+    rows = [
+        Row(response, float(advantage), counts=not group.dropped)
+        for response, advantage in zip(group.responses, group.advantages, strict=True)
+    ]
+    return rows + [Row(group.pool.responses[0], 0.0, counts=False)] * (size - len(rows))

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,14 @@ from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
 from rollwise.config.step import step_recipe
-from rollwise.integrations.verl.client import ATTEMPT, SEEDED, Attempt
+from rollwise.errors import RunError
+from rollwise.integrations.verl.client import SEEDED
 from rollwise.integrations.verl.reports import Order, PromptReport
 from rollwise.integrations.verl.rollout import run_session
-from rollwise.integrations.verl.settings import LAST_TURN, LOST, NAME, OLDEST, settings_of
-from rollwise.sampling import Draw, draw_seed
-from rollwise.step import Episode, StepRecipe, Usage, make_group
+from rollwise.integrations.verl.settings import LAST_TURN, NAME, OLDEST, settings_of
+from rollwise.sampling import Draw, Group, Pool, draw_seed
+from rollwise.sampling.objectives import advantages_by
+from rollwise.step import Episode, StepRecipe, TrainedGroup, Usage, make_group
 from rollwise.step.episodes import spans_by_mask
 
 log = logging.getLogger(__name__)
@@ -63,10 +65,11 @@ class SessionWorker:
         await tq.async_kv_put(key=uid, partition_id="train", tag={"status": "running"})
         try:
             order = Order(**prompt.pop(NAME))
-            tag = await self._sample(order, prompt, sampling_params, trajectory, trace)
+            report = await self._sample(order, prompt, sampling_params, trajectory, trace)
+            tag = {"status": "finished", NAME: asdict(report)}
         except Exception:
             log.exception("prompt %s failed", uid)
-            tag = {"status": "failure", LOST: 0}
+            tag = {"status": "failure"}
         await tq.async_kv_put(key=uid, partition_id="train", tag=tag)
 
     async def _sample(
@@ -76,31 +79,24 @@ class SessionWorker:
         sampling_params: dict[str, Any],
         trajectory: dict[str, Any],
         trace: bool,
-    ) -> dict[str, Any]:
-        """Sample a prompt and store its group's rows; returns the prompt's tag."""
+    ) -> PromptReport:
+        """Sample a prompt and store its group's rows."""
         priors = None if order.prior is None else [order.prior]
         session = self.recipe.session([order.key], order.step, priors=priors)
-        pool, attempts, versions = session.pools[order.key], list[Attempt](), list[int]()
+        pool, drawn = session.pools[order.key], list[Graded]()
+        seeded = self.config.actor_rollout_ref.rollout.name in SEEDED
 
         def too_old() -> bool:
             """Whether a new draw would wait for weights that are too new for the oldest one."""
+            versions = [version for graded in drawn for version in graded.weights]
             return len(pool) > 0 and max(versions) - min(versions) >= self.most_off_policy
 
         async def respond(draw: Draw) -> tuple[float, Graded]:
-            params = dict(sampling_params)
-            if self.config.actor_rollout_ref.rollout.name in SEEDED:
-                params["seed"] = draw.seed
-            attempts.append(attempt := Attempt())
-            ATTEMPT.set(attempt)  # in the task of this draw alone
-            try:
-                outputs, fields = await self._run_agent_loop(  # type: ignore[attr-defined]
-                    params, trajectory=trajectory, trace=trace, session_id=draw.index, **prompt
-                )
-                graded = self._graded(draw, outputs, fields, order.recorded, attempt)
-            except Exception:
-                attempt.failed = True
-                raise
-            versions.extend(graded.weights)
+            params = sampling_params | ({"seed": draw.seed} if seeded else {})
+            outputs, fields = await self._run_agent_loop(  # type: ignore[attr-defined]
+                params, trajectory=trajectory, trace=trace, session_id=draw.index, **prompt
+            )
+            drawn.append(graded := self._graded(draw, outputs, fields, order.recorded))
             # Sampling is steered by correctness as graded (`acc`), and the policy learns from the
             # score, which may be shaped, for instance by length.
             accuracy = outputs[-1].extra_fields.get("reward_extra_info", {}).get("acc")
@@ -108,17 +104,16 @@ class SessionWorker:
 
         await run_session(session, respond, None if self.mode == "sync" else too_old)
         if not len(pool):
-            log.error("prompt %s failed: none of its draws could be completed", prompt["uid"])
-            return {"status": "failure", LOST: session.lost}
+            raise RunError("none of its draws could be completed")
         rng = np.random.default_rng(draw_seed(self.recipe.seed, order.step, order.key, 0))
-        group = make_group(self.recipe, pool, rng)
+        group = by_scores(self.recipe, make_group(self.recipe, pool, rng))
         for chosen in group.responses:
             await super()._agent_loop_postprocess(chosen.outputs, False, **chosen.fields)  # type: ignore[misc]
         answer = str(prompt.get("reward_model", {}).get("ground_truth", ""))
         question = str(prompt["raw_prompt"][-1]["content"])
         records = list(group.records(session.step, question, answer)) if order.recorded else []
-        report = PromptReport.of(session, group, attempts, records)
-        return {"status": "finished", NAME: asdict(report)}
+        tokens = sum(graded.usage.tokens for graded in drawn)
+        return PromptReport.of(session, group, tokens, records)
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **fields: Any) -> Any:
         """Grade a response and hand it back; verl would store it for training right away."""
@@ -134,12 +129,7 @@ class SessionWorker:
         return outputs, fields
 
     def _graded(
-        self,
-        draw: Draw,
-        outputs: Sequence[Any],
-        fields: dict[str, Any],
-        with_text: bool,
-        attempt: Attempt,
+        self, draw: Draw, outputs: Sequence[Any], fields: dict[str, Any], with_text: bool
     ) -> Graded:
         final = outputs[-1]
         if final.reward_score is None:
@@ -150,15 +140,13 @@ class SessionWorker:
         ]
         spans = [span for _, part in rows for span in part]
         own = [span for span in spans if span.logprobs is not None]
-        # A loop may leave out some of what was drawn for it, or ask the engines by itself.
-        attempt.tokens = max(attempt.tokens, sum(len(span.tokens) for span in own))
         said = (self.tokenizer.decode(s.tokens, skip_special_tokens=True) for s in spans)
         full = len(final.response_ids) >= self.config.actor_rollout_ref.rollout.response_length
         cut = full and final.response_ids[-1] != self.tokenizer.eos_token_id
         return Graded(
             spans=rows[0][1],
             branches=rows[1:],
-            usage=Usage(attempt.tokens, turns=len(own)),
+            usage=Usage(sum(len(span.tokens) for span in own), turns=len(own)),
             end="truncated" if cut else "done",
             reward=float(final.reward_score),
             draw=draw,
@@ -179,29 +167,34 @@ def last_turn(mask: Sequence[int]) -> tuple[int, int]:
     return start, stop
 
 
+def by_scores(recipe: StepRecipe, group: TrainedGroup) -> TrainedGroup:
+    """Compute a group's advantages by scores, where these differ and the objective looks at them.
+
+    The responses are `Graded`.
+    """
+    objective, pool = recipe.resolved_objective, group.pool
+    scores = [response.reward for response in pool.responses]
+    if not objective.looks_at_rewards or scores == pool.rewards.tolist():
+        return group
+    scored = Pool(pool.key, scores, positive_threshold=pool.positive_threshold)
+    members = Group(group.members.indices, scored.rewards[group.members.indices])
+    return replace(group, advantages=advantages_by(objective, scored, members))
+
+
 def unusable(outputs: Sequence[Any], needs_logprobs: bool) -> str | None:
     """Say what is missing in what an agent loop returned; None if it can be trained on."""
     if not outputs or not outputs[-1].response_ids:
         return "returned no response"
     for output in outputs:
-        tokens, known = f"for {len(output.response_ids)} tokens", output.response_logprobs
-        if len(output.response_mask) != len(output.response_ids):
-            return f"returned a response_mask of {len(output.response_mask)} {tokens}"
+        logprobs, length = output.response_logprobs, len(output.response_ids)
+        if {len(output.response_mask), len(logprobs or output.response_ids)} != {length}:
+            return "returned a response_mask or response_logprobs of another length than its tokens"
         if not any(output.response_mask):
             return "returned a row of which the model drew no token (response_mask is 0 throughout)"
-        if known and len(known) != len(output.response_ids):
-            return f"returned {len(known)} response_logprobs {tokens}"
-        if needs_logprobs and not known:
-            return (
-                "returned no response_logprobs, which verl's asynchronous trainers and "
-                "`step.response_cap` need"
-            )
+        if needs_logprobs and not logprobs:
+            return "returned no response_logprobs (docs/verl.md says what needs them)"
         if None in (output.extra_fields.get(f"{end}_global_steps") for end in ("min", "max")):
-            return (
-                "returned no `min_global_steps` and `max_global_steps` in extra_fields, so that "
-                "nobody knows which weights drew the response: copy them from the extra_fields of "
-                "its model's first and last output"
-            )
+            return "returned no min_global_steps and max_global_steps in extra_fields"
     return None
 
 

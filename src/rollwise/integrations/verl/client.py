@@ -1,8 +1,6 @@
-"""A client of verl's rollout engines that counts tokens, and can cancel a response."""
+"""A client of verl's rollout engines that can cancel a response."""
 
 import asyncio
-from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import ray
@@ -12,21 +10,6 @@ from rollwise.sampling.draws import hash_index
 
 SEEDED = ("vllm", "cpu")
 """Rollout engines that take a seed for each response, and can cancel one."""
-
-
-@dataclass
-class Attempt:
-    """An attempt at a draw: the tokens that engines handed over for it, and whether it raised.
-
-    Of a request that is cancelled they hand over none.
-    """
-
-    tokens: int = 0
-    failed: bool = False
-
-
-ATTEMPT: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
-"""To which a task, and those that it begins, count their tokens."""
 
 
 class CancellingClient(LLMServerClient):
@@ -56,16 +39,13 @@ class _Server:
         response = self._handle.generate.remote(**with_seed_of_part(request))
         waiting = asyncio.ensure_future(response)
         try:
-            output = await asyncio.shield(waiting)
+            return await asyncio.shield(waiting)
         except asyncio.CancelledError:
             if self._drops:
                 ray.cancel(response)
             await asyncio.wait([waiting])
             waiting.exception()
             raise
-        if attempt := ATTEMPT.get():
-            attempt.tokens += len(output.token_ids)
-        return output
 
 
 def with_seed_of_part(request: dict[str, Any]) -> dict[str, Any]:

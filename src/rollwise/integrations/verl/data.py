@@ -1,7 +1,6 @@
 """Problems as files that verl reads, and what such files say of prompts."""
 
 import json
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,22 +15,18 @@ from rollwise.tasks.columns import feature_columns
 from rollwise.tasks.problem import problem_key
 from rollwise.training.data import check_batch, read_both
 
-log = logging.getLogger(__name__)
-
 EXTRA = pa.struct([("index", pa.int64()), ("key", pa.string()), ("features", pa.string())])
 
 
-def write_data(config: TrainConfig, folder: Path) -> tuple[Path, Path]:
-    """Write `train.parquet` and `heldout.parquet` in verl's schema, no problem in both."""
+def write_data(config: TrainConfig, train_file: Path, heldout_file: Path) -> None:
+    """Write the problems that settings name in verl's schema, none of them in both files."""
     train, heldout = read_both(config)
     check_batch(config, len(train))
-    return (
-        _write(train, folder / "train.parquet"),
-        _write(heldout[: config.evaluation.problems], folder / "heldout.parquet"),
-    )
+    _write(train, train_file)
+    _write(heldout[: config.evaluation.problems], heldout_file)
 
 
-def _write(problems: Sequence[Problem], path: Path) -> Path:
+def _write(problems: Sequence[Problem], path: Path) -> None:
     columns = feature_columns(problems)
     features = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     extra = [
@@ -47,7 +42,6 @@ def _write(problems: Sequence[Problem], path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial:
         pq.write_table(pa.table(rows), partial)
-    return path
 
 
 def read_prompts(rows: Any, prompt_key: str) -> tuple[dict[str, int], dict[str, list[Any]]]:
@@ -62,8 +56,6 @@ def read_prompts(rows: Any, prompt_key: str) -> tuple[dict[str, int], dict[str, 
     places: dict[str, int] = {}
     for place, (messages, extra) in enumerate(zip(rows[prompt_key], extras, strict=True)):
         places.setdefault(extra.get("key") or problem_key(tuple(messages)), place)
-    if len(places) < len(rows):
-        log.warning("%d prompts come more than once; the first is used", len(rows) - len(places))
     used = [extras[place] for place in places.values()]
     features = [json.loads(e.get("features") or "null") or {"level": e.get("level")} for e in used]
     names = dict.fromkeys(name for row in features for name in row)

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from operator import attrgetter
 from pathlib import Path
@@ -25,11 +24,6 @@ from rollwise.records import flatten
 
 PLAIN_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
 """The built-in model was trained on bare questions."""
-
-PLAIN_TEXT = re.compile(r"(pkg://)?/?[A-Za-z_][\w./-]*")
-"""Text that Hydra accepts without quotes, and reads as nothing but text."""
-
-NOT_TEXT = {"true", "false", "null", "inf", "nan"}
 
 ACTOR = "actor_rollout_ref.actor"
 MODEL = "actor_rollout_ref.model"
@@ -169,8 +163,6 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ",".join(_text(part) for part in value) + "]"
     if isinstance(value, str):
-        if PLAIN_TEXT.fullmatch(value) and value.lower() not in NOT_TEXT:
-            return value
-        escaped = value.replace("\\'", "\\\\'").replace("'", "\\'").replace("${", "\\${")
-        return f"'{escaped}'"
+        escaped = value.replace('\\"', '\\\\"').replace('"', '\\"').replace("${", "\\${")
+        return f'"{escaped}"'
     return json.dumps(value)

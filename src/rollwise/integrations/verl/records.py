@@ -20,28 +20,25 @@ class Recorder:
 
     def __init__(self, config: TrainConfig, path: str) -> None:
         self.folder = RunFolder(Path(path))
-        self._config = config
+        self._config, self._logged = config, -1
         self._began = time.perf_counter()
 
-    def begin(self, step: int, heldout: Row | None, last: Row | None = None) -> None:
-        """Start a run, with the figures before training, or resume one after `step`.
-
-        `last` are the metrics of that step from its checkpoint, which a killed run may lack.
-        """
+    def begin(self, step: int, heldout: Row | None) -> None:
+        """Start a run, with the figures before training, or resume one after `step`."""
         if (self.folder.path / "metrics.jsonl").exists():
             self.folder.discard_after(step if step else -1)
-        if not step:
-            self.folder.write_config(self._config.model_dump(mode="json"))
-            self.step({"step": 0, **({"heldout": heldout} if heldout else {})})
+        if step:
+            self._began -= self.folder.read_metrics()[-1]["elapsed"]
             return
-        lines = self.folder.read_metrics()
-        self._began -= lines[-1]["elapsed"]
-        if last and lines[-1]["step"] < step:
-            self.step(last)
+        self.folder.write_config(self._config.model_dump(mode="json"))
+        self.step({"step": 0, **({"heldout": heldout} if heldout else {})})
 
     def step(self, metrics: Row) -> None:
-        """Log a step."""
-        self.folder.log(metrics | {"elapsed": time.perf_counter() - self._began})
+        """Log a step, or replace what was logged of it when its checkpoint was written."""
+        line = metrics | {"elapsed": time.perf_counter() - self._began}
+        write = self.folder.replace_last if metrics["step"] == self._logged else self.folder.log
+        write(line)
+        self._logged = metrics["step"]
 
 
 def seconds(timing: dict[str, float]) -> Row:

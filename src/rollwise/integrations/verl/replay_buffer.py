@@ -8,47 +8,41 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from rollwise.errors import RunError
 from rollwise.integrations.verl.reports import PromptReport
-from rollwise.integrations.verl.settings import LOST, NAME
+from rollwise.integrations.verl.settings import NAME
 
-FAILURES = 100
-"""After so many failed prompts in a row an asynchronous run ends, instead of asking for others."""
-
-WHERE = "the log of verl's agent loop workers says why"
+FAILURES = 1000
+"""After so many failed prompts within a step an asynchronous run ends, instead of asking for
+others."""
 
 
 class _Pools:
     """Also collects the report of each prompt, and leaves out groups without signal."""
 
-    _failed_in_a_row = 0
-
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         # By verl's name of a prompt, for those last sampled for training that did not fail.
         self.reports: dict[str, PromptReport] = {}
-        # Prompts that failed since the trainer last cleared it -> their lost draws.
-        self.failed: dict[str, int] = {}
+        # Prompts that failed since the trainer last cleared it.
+        self.failed: set[str] = set()
 
     def _materialize_batch(
         self, partition_id: str, selected_prompt_uids: list[str], partition_snapshot: dict[str, Any]
     ) -> KVBatchMeta:
-        if partition_id != "train":
-            untouched: KVBatchMeta = super()._materialize_batch(  # type: ignore[misc]
-                partition_id, selected_prompt_uids, partition_snapshot
-            )
-            return untouched
-        self._failed_in_a_row = 0
-        tags = tq.kv_list(partition_id)[partition_id]
-        found = {uid: tags[uid].get(NAME) for uid in selected_prompt_uids}
-        reports = [(uid, PromptReport(**tag)) for uid, tag in found.items() if tag is not None]
-        self.reports = dict(sorted(reports, key=lambda item: str(item[1].key)))
-        self.failed |= {uid: tags[uid].get(LOST, 0) for uid, tag in found.items() if tag is None}
-        if not reports:
-            raise RunError(f"all {len(found)} prompts failed; {WHERE}")
+        if partition_id == "train":
+            tags = tq.kv_list(partition_id)[partition_id]
+            found = {uid: tags[uid][NAME] for uid in selected_prompt_uids if NAME in tags[uid]}
+            reports = [(uid, PromptReport(**tag)) for uid, tag in found.items()]
+            self.reports = dict(sorted(reports, key=lambda item: str(item[1].key)))
+            self.failed.update(set(selected_prompt_uids) - found.keys())
+            if not found:
+                raise _failed(f"all {len(self.failed)} prompts")
         batch = super()._materialize_batch(  # type: ignore[misc]
             partition_id, selected_prompt_uids, partition_snapshot
         )
-        kept, dropped = rows_in_order(batch.keys, self.reports)
-        if dropped:
+        if partition_id != "train":
+            return batch
+        kept = rows_in_order(batch.keys, self.reports)
+        if dropped := set(range(len(batch.keys))).difference(kept):
             tq.kv_clear(keys=[batch.keys[row] for row in dropped], partition_id=partition_id)
         return KVBatchMeta(
             partition_id=partition_id,
@@ -68,19 +62,18 @@ class AsyncPoolReplayBuffer(_Pools, ReplayBufferAsync):
         self, global_steps: int, partition_id: str, eviction_reasons: Any
     ) -> Any:
         """Remember the prompts that have failed; verl leaves them out, and asks for others."""
-        if failed := eviction_reasons[2]:
-            tags = tq.kv_list(partition_id)[partition_id]
-            self.failed |= {uid: tags[uid].get(LOST, 0) for uid in failed}
-            self._failed_in_a_row += len(failed)
-            if self._failed_in_a_row >= FAILURES:
-                raise RunError(f"{self._failed_in_a_row} prompts failed in a row; {WHERE}")
+        self.failed.update(eviction_reasons[2])
+        if len(self.failed) >= FAILURES:
+            raise _failed(f"{len(self.failed)} prompts of a step")
         return super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
 
 
-def rows_in_order(
-    names: list[str], reports: dict[str, PromptReport]
-) -> tuple[list[int], list[int]]:
-    """Sort rows, named `UID_INDEX_PART`, by prompt and draw; returns the kept and the left out.
+def _failed(prompts: str) -> RunError:
+    return RunError(f"{prompts} failed; the log of verl's agent loop workers says why")
+
+
+def rows_in_order(names: list[str], reports: dict[str, PromptReport]) -> list[int]:
+    """Sort rows, named `UID_INDEX_PART`, by prompt and draw; those without signal are left out.
 
     verl cannot train on nothing: if no group carries signal, the first one stays, with advantages
     of 0.
@@ -88,11 +81,9 @@ def rows_in_order(
     signal = {uid for uid, report in reports.items() if not report.dropped}
     signal = signal or set([uid for uid, report in reports.items() if report.members][:1])
     position = {uid: place for place, uid in enumerate(reports) if uid in signal}
-    kept, dropped = [], []
+    kept = []
     for row, name in enumerate(names):
         uid, index, part = name.rsplit("_", 2)
         if uid in position:
             kept.append((position[uid], int(index), int(part), row))
-        else:
-            dropped.append(row)
-    return [row for *_, row in sorted(kept)], dropped
+    return [row for *_, row in sorted(kept)]

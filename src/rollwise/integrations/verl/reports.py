@@ -4,20 +4,17 @@ Both travel as numbers, lists and text (`dataclasses.asdict`), which verl's queu
 also in a checkpoint.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
 
-from rollwise.integrations.verl.client import Attempt
 from rollwise.records import Row
 from rollwise.sampling import Group, Pool, RolloutSession
 from rollwise.sampling.draws import ExitReason, Key
-from rollwise.sampling.objectives import advantages_by
-from rollwise.step import StepRecipe, TrainedGroup
+from rollwise.step import TrainedGroup
 from rollwise.step.figures import ResponseFigures
-from rollwise.step.groups import compare
 
 
 @dataclass(frozen=True)
@@ -32,22 +29,20 @@ class Order:
 
 @dataclass(frozen=True)
 class PromptReport:
-    """One prompt's sampling: its pool of N responses, in draw order, and what it cost."""
+    """One prompt's sampling: its pool of N responses, in draw order, and its group of k members."""
 
     key: Key
-    prior: Sequence[float] | None  # that of its order
     rewards: list[float]  # what the exit rule looked at, N of them
-    scores: list[float]  # what advantages look at where the size of a reward counts, N of them
     indices: list[int]  # the draw that each response is of
     figures: list[list[Any]]  # the fields of each response's `ResponseFigures`, shape (N, 7)
-    # The versions of the weights that drew the first and the last token of each response: the steps
-    # after whose updates they were loaded; shape (N, 2).
-    weights: list[list[int]]
+    # The version of the weights that drew each response's first token: the step after whose update
+    # they were loaded.
+    weights: list[int]
     exit_reason: ExitReason
     members: list[int]  # the places in the pool of the responses that are trained on
+    advantages: list[float]  # theirs, before the step's other prompts are looked at
     dropped: bool  # whether the group is left out because it carries no signal
-    tokens: int  # of all attempts, those included that are in no pool
-    failed_tokens: int  # those of failed attempts
+    tokens: int  # of all responses, also those that are in no pool
     surplus: int  # draws that were not used
     failures: int  # failed attempts at draws
     lost: int  # draws that were given up after repeated failures
@@ -55,67 +50,37 @@ class PromptReport:
 
     @classmethod
     def of(
-        cls,
-        session: RolloutSession,
-        group: TrainedGroup,
-        attempts: Sequence[Attempt],
-        records: list[Row],
+        cls, session: RolloutSession, group: TrainedGroup, tokens: int, records: list[Row]
     ) -> "PromptReport":
         """Summarise a session of one prompt, whose responses are `Graded`, and its group."""
         pool = group.pool
         return cls(
             key=pool.key,
-            prior=pool.prior,
             rewards=pool.rewards.tolist(),
-            scores=[response.reward for response in pool.responses],
             indices=[response.draw.index for response in pool.responses],
             figures=[list(astuple(ResponseFigures.of(response))) for response in pool.responses],
-            weights=[list(response.weights) for response in pool.responses],
+            weights=[response.weights[0] for response in pool.responses],
             exit_reason=pool.exit_reason or "exhausted",
             members=group.members.indices.tolist(),
+            advantages=group.advantages.tolist(),
             dropped=group.dropped,
-            tokens=sum(attempt.tokens for attempt in attempts),
-            failed_tokens=sum(attempt.tokens for attempt in attempts if attempt.failed),
+            tokens=tokens,
             surplus=session.surplus,
             failures=session.failures,
             lost=session.lost,
             records=records,
         )
 
-    def group(self, recipe: StepRecipe, pool: Pool) -> TrainedGroup:
-        """Compare the members of the pool, by their scores where an objective looks at these."""
+    def group(self, positive_threshold: float) -> TrainedGroup:
+        """Rebuild the group, with figures as responses."""
+        figures = [ResponseFigures(*fields) for fields in self.figures]
+        pool = Pool(self.key, self.rewards, figures, positive_threshold)
+        pool.exit_reason = self.exit_reason
         members = np.array(self.members, dtype=np.int64)
-        group = compare(recipe, pool, Group(members, pool.rewards[members]))
-        objective = recipe.resolved_objective
-        if not objective.looks_at_rewards or self.scores == self.rewards:
-            return group
-        scored = Pool(self.key, self.scores, positive_threshold=recipe.positive_threshold)
-        values = advantages_by(objective, scored, Group(members, scored.rewards[members]))
-        return replace(group, advantages=values)
+        group = Group(members, pool.rewards[members])
+        return TrainedGroup(pool, group, np.array(self.advantages), self.dropped)
 
-    def advantages(self, group: TrainedGroup) -> dict[int, float]:
-        """Map the draw of each member to its advantage; 0 if the group is left out."""
+    def by_draw(self, group: TrainedGroup) -> dict[int, float]:
+        """Map the draw of each member to its advantage in `group`; 0 if that is left out."""
         values = (group.advantages * (not group.dropped)).tolist()
         return {self.indices[p]: value for p, value in zip(self.members, values, strict=True)}
-
-    def samples(self, group: TrainedGroup) -> list[Row]:
-        """Return its rows for `samples/`, with the advantages that are trained on."""
-        values = self.advantages(group)
-        return [row | {"advantage": values.get(row["index"])} for row in self.records]
-
-
-def session_of(
-    recipe: StepRecipe, reports: Collection[PromptReport], step: int = 0
-) -> RolloutSession:
-    """Rebuild the session of prompts: pools with figures as responses, beliefs, and counts."""
-    priors: Any = [report.prior for report in reports] if recipe.uses_priors else None
-    session = recipe.session([report.key for report in reports], step, priors=priors)
-    for report in reports:
-        pool = session.pools[report.key]
-        for reward, figures in zip(report.rewards, report.figures, strict=True):
-            pool.take(reward, ResponseFigures(*figures))
-        pool.exit_reason = report.exit_reason
-        session.surplus += report.surplus
-        session.failures += report.failures
-        session.lost += report.lost
-    return session

@@ -51,8 +51,5 @@ def _record(
     error = asyncio.CancelledError() if task.cancelled() else task.exception()
     if error is None:
         return session.record(draw, *task.result())
-    lost = session.lost
-    surplus = session.record_failure(draw)
-    level = logging.WARNING if session.lost > lost else logging.INFO
-    log.log(level, "%s failed: %r", draw, error)
-    return surplus
+    log.warning("%s failed: %r", draw, error)
+    return session.record_failure(draw)

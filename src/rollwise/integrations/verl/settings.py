@@ -1,9 +1,7 @@
 """rollwise's settings inside verl's configuration, and verl's settings that exclude them."""
 
 import functools
-import os
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import entry_points
 from operator import attrgetter
 from typing import Any
 
@@ -11,7 +9,6 @@ from rollwise.config import TrainConfig, make_config
 from rollwise.config.base import Rule, merge, refusals
 from rollwise.errors import ConfigError
 from rollwise.records import flatten
-from rollwise.releases import unmet
 
 NAME = "rollwise"
 """Names our trainer, our advantages, our settings in verl's configuration, and our metrics."""
@@ -27,9 +24,6 @@ OLDEST = "trainer.v1.sampler.max_off_policy_threshold"
 """How old responses may be: one more than the number of updates that the weights that drew a
 response's first token may lack."""
 
-LOST = f"{NAME}_lost"
-"""Names the number of lost draws of a failed prompt in its tag."""
-
 LAST_TURN = f"{NAME}_last_turn"
 """Names, in a row's `extra_fields`, where the model's last turn begins and ends."""
 
@@ -39,6 +33,23 @@ TRAINERS = {
     "separate_async": f"{NAME}_separate_async",
 }
 """verl's trainers -> ours."""
+
+
+_BY_STEPS = "verl's trainer ends by steps"
+_SEPARATELY = "verl's workers sample prompts separately"
+
+RULES: tuple[Rule, ...] = (
+    ("backend.type", ("local",), "verl trains the model"),
+    ("group.zero_variance", ("drop", "keep"), _SEPARATELY),
+    ("allocation.type", ("none",), _SEPARATELY),
+    ("tokens", (None,), _BY_STEPS),
+    ("seconds", (None,), _BY_STEPS),
+    ("evaluation.every_tokens", (0,), _BY_STEPS),
+    ("episode.type", ("none",), "verl's agent loops play episodes"),
+    ("learner.response_cap", (0,), "verl's learners pack responses into one row"),
+    ("learner.max_divergence", (0,), "verl's loss has no such bound"),
+)
+"""What our settings must be."""
 
 
 def buffer_of(mode: str) -> dict[str, str]:
@@ -85,30 +96,8 @@ def settings_of(config: Any) -> TrainConfig:
     """Read rollwise's settings out of verl's configuration (an OmegaConf `DictConfig`)."""
     from omegaconf import OmegaConf
 
-    if config.get(NAME) is None:
-        raise ConfigError(
-            f"verl's configuration has no `{NAME}`: start verl by `rollwise verl`, or with the "
-            "overrides that `rollwise verl --print` shows"
-        )
     given = config[NAME].get("settings")
     return train_config(OmegaConf.to_container(given, resolve=True) if given else {})
-
-
-def missing() -> str | None:
-    """Say in a sentence why verl cannot run rollwise; None if it can."""
-    if reason := unmet("verl"):
-        return reason
-    policy = os.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip().lower()
-    if policy != "auto" and NAME not in [name.strip() for name in policy.split(",")]:
-        return f"VERL_USE_EXTERNAL_PLUGINS keeps rollwise out: let it name `{NAME}`, or unset it"
-    plugins = [point for point in entry_points(group="verl.plugins") if point.name == NAME]
-    if not plugins:
-        return "verl cannot find rollwise's plug-in: reinstall rollwise, for its entry point"
-    try:
-        plugins[0].load()  # verl does so too, but is silent if it fails
-    except ImportError as error:
-        return f'rollwise\'s plug-in cannot be loaded ({error}): pip install "rollwise[verl]"'
-    return None
 
 
 def check(config: Any, settings: TrainConfig, mode: str = "sync") -> None:
@@ -122,8 +111,6 @@ def check(config: Any, settings: TrainConfig, mode: str = "sync") -> None:
     wrong = unsupported(settings, mode) + refusals(_rules_for_verl(get, settings, mode), get)
     if mode != "sync":
         wrong += _too_old(get, mode)
-    if not get(f"{NAME}.output"):
-        wrong.append(f"`{NAME}.output` must be the run's folder; it is not given")
     if wrong:
         raise ConfigError("\n".join(wrong))
 
@@ -132,7 +119,7 @@ def unsupported(settings: TrainConfig, mode: str = "sync") -> list[str]:
     """Say which settings a trainer of verl's, given by verl's name, cannot follow."""
     if mode not in TRAINERS:
         return [f"`{MODE}` must be one of {sorted(TRAINERS)}; it is {mode!r}"]
-    wrong = refusals(_rules_for_ours(settings), lambda name: attrgetter(name)(settings))
+    wrong = refusals(RULES, lambda name: attrgetter(name)(settings))
     learner, size = settings.learner, settings.prompts.batch_size
     if mode != "sync" and learner.old_logprobs == "learner" and not learner.importance_cap:
         wrong.append(
@@ -146,29 +133,6 @@ def unsupported(settings: TrainConfig, mode: str = "sync") -> list[str]:
             f"further updates of what is left; they are {size} and {learner.mini_batches}"
         )
     return wrong
-
-
-def _rules_for_ours(settings: TrainConfig) -> list[Rule]:
-    """Say which values of our settings verl follows."""
-    by_steps = "verl's trainer ends by steps"
-    separately = "verl's workers sample prompts separately"
-    limits = "verl's agent loops have their own limits (`multi_turn.max_assistant_turns`, say)"
-    default = type(settings.episode).model_fields
-    return [
-        ("backend.type", ("local",), "verl trains the model"),
-        ("group.zero_variance", ("drop", "keep"), separately),
-        ("allocation.type", ("none",), separately),
-        ("tokens", (None,), by_steps),
-        ("seconds", (None,), by_steps),
-        ("evaluation.every_tokens", (0,), by_steps),
-        ("episode.type", ("none",), "verl's agent loops play episodes"),
-        *(
-            (f"episode.{name}", (default[name].default,), limits)
-            for name in ("max_turns", "max_tokens")
-        ),
-        ("learner.response_cap", (0,), "verl's learners pack responses into one row"),
-        ("learner.max_divergence", (0,), "verl's loss has no such bound"),
-    ]
 
 
 def _rules_for_verl(get: Callable[[str], Any], settings: TrainConfig, mode: str) -> list[Rule]:
@@ -193,9 +157,7 @@ def _rules_for_verl(get: Callable[[str], Any], settings: TrainConfig, mode: str)
         (f"{ROLLOUT}.over_sample_rate", (0,), "it favours responses that are finished first"),
         ("algorithm.use_kl_in_reward", (False,), "advantages come from the rewards as graded"),
         ("algorithm.filter_groups.enable", (None, False), "`group.zero_variance` decides that"),
-        ("trainer.v1.sampler.sync_refill_failed_groups", (None, False), "prompts are asked once"),
         ("data.gen_batch_size", (None, size), "a step's prompts are asked at once"),
-        ("skip.rollout_tq.enable", (None, False), "recorded rollouts hold no pools"),
     ]
     if settings.step.response_cap:
         reason = "`step.response_cap` estimates gradients from them"

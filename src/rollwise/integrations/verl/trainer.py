@@ -8,11 +8,9 @@ is in no figure yet: verl's queue hands it over later if it has ended, and asks 
 the same seeds, if it has not.
 """
 
-import logging
 import os
 import uuid
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,17 +32,16 @@ from rollwise.errors import ConfigError, RunError
 from rollwise.integrations.verl.client import CancellingClient, ResumingClient
 from rollwise.integrations.verl.data import read_prompts
 from rollwise.integrations.verl.records import Recorder, seconds
-from rollwise.integrations.verl.reports import Order, PromptReport, session_of
-from rollwise.integrations.verl.settings import NAME, TRAINERS, check, missing, settings_of
+from rollwise.integrations.verl.reports import Order, PromptReport
+from rollwise.integrations.verl.settings import NAME, TRAINERS, check, settings_of
 from rollwise.records import Row, numbers
 from rollwise.records.states import load_state, save_state
+from rollwise.releases import unmet
 from rollwise.sampling.draws import Key
 from rollwise.statistics import evaluation
-from rollwise.step import Rollouts, TrainedGroup
+from rollwise.step import RolloutCost, Rollouts, TrainedGroup
 from rollwise.step.asking import ask, session_arguments
 from rollwise.step.step import conclude, make_groups
-
-log = logging.getLogger(__name__)
 
 
 class PoolTrainer:
@@ -61,7 +58,7 @@ class PoolTrainer:
     timing_raw: dict[str, float]
 
     def __init__(self, config: Any) -> None:
-        if reason := missing():
+        if reason := unmet("verl"):
             raise ConfigError(reason)
         self.settings = settings_of(config)
         self.recipe = step_recipe(self.settings)
@@ -76,7 +73,6 @@ class PoolTrainer:
         self._capped: Counter[str] = Counter()
         self._figures: Row = {}
         self._heldout: Row | None = None
-        self._last: Row | None = None
         self.recorder = Recorder(self.settings, config[NAME].output)
 
     # Prompts.
@@ -130,39 +126,37 @@ class PoolTrainer:
 
     def _tell(self) -> None:
         """Tell the sampler what came of the prompts that the step has used, and record it."""
-        failed = self.replay_buffer.failed
+        failed, number = self.replay_buffer.failed, self.global_steps
         reports = [report for report, _ in self._used.values()]
         groups = [group for _, group in self._used.values()]
-        session = session_of(self.recipe, reports, self.global_steps)
-        session.pools |= {group.pool.key: group.pool for group in groups}
-        session.lost += sum(failed.values())
-        rollouts = Rollouts(session)
-        rollouts.cost.tokens = sum(report.tokens for report in reports)
-        rollouts.cost.failed_tokens = sum(report.failed_tokens for report in reports)
+        session = self.recipe.session([report.key for report in reports], number)
+        session.pools = {group.pool.key: group.pool for group in groups}
+        session.surplus = sum(report.surplus for report in reports)
+        session.failures = sum(report.failures for report in reports)
+        session.lost = sum(report.lost for report in reports)
+        cost = RolloutCost(tokens=sum(report.tokens for report in reports))
+        rollouts = Rollouts(session, cost=cost)
         step = conclude(self.recipe, self.sampler, rollouts, groups, self._capped)
         for uid in (*self._used, *failed):
             self._under_way.pop(uid)
         self._figures = step.metrics | {"failed_prompts": len(failed)}
         del self._figures["seconds"]  # verl measures them
         if self.mode != "sync":
-            self._figures |= self._age_figures(reports)
+            ages = [number - 1 - version for report in reports for version in report.weights]
+            self._figures |= {
+                "steps_off_policy": max(ages),
+                "steps_off_policy_mean": sum(ages) / len(ages),
+                "prompts_under_way": len(self._under_way),
+            }
         failed.clear()
-        folder, number = self.recorder.folder, self.global_steps
-        samples = [row for report, group in self._used.values() for row in report.samples(group)]
-        folder.keep_samples(row | {"step": number} for row in samples)
+        for report, group in self._used.values():
+            values = report.by_draw(group)
+            self.recorder.folder.keep_samples(
+                row | {"step": number, "advantage": values.get(row["index"])}
+                for row in report.records
+            )
         for row in step.visits:
-            folder.keep_visit(number, row, self._question(row["key"]))
-
-    def _age_figures(self, reports: Sequence[PromptReport]) -> Row:
-        """Say how many updates the weights of responses lack (docs/verl.md)."""
-        weights = [pair for report in reports for pair in report.weights]
-        ages = [self.global_steps - 1 - first for first, _ in weights]
-        return {
-            "steps_off_policy": max(ages, default=0),
-            "steps_off_policy_mean": sum(ages) / max(len(ages), 1),
-            "interrupted_draws": sum(first != last for first, last in weights),
-            "prompts_under_way": len(self._under_way),
-        }
+            self.recorder.folder.keep_visit(number, row, self._question(row["key"]))
 
     def _question(self, key: Any) -> str:
         """Return the last message of a prompt, as `visits/` shows it."""
@@ -174,17 +168,14 @@ class PoolTrainer:
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """Compare the responses of a batch: of a step, or of one of its mini-batches."""
         reports = self.replay_buffer.reports
-        by_key = {report.key: report for report in reports.values()}
-        pools = list(session_of(self.recipe, reports.values()).pools.values())
-        groups, capped = make_groups(
-            self.recipe, pools, lambda pool: by_key[pool.key].group(self.recipe, pool)
-        )
+        made = {r.key: r.group(self.recipe.positive_threshold) for r in reports.values()}
+        pools = [group.pool for group in made.values()]
+        groups, capped = make_groups(self.recipe, pools, lambda pool: made[pool.key])
         self._capped.update(capped)
         known: dict[str, float] = {}
         for (uid, report), group in zip(reports.items(), groups, strict=True):
             self._used[uid] = report, group
-            values = report.advantages(group)
-            known |= {f"{uid}_{index}": value for index, value in values.items()}
+            known |= {f"{uid}_{i}": value for i, value in report.by_draw(group).items()}
         self._row_advantages = [
             0.0 if tag.get("is_padding") else known[name.rsplit("_", 1)[0]]
             for name, tag in zip(batch.keys, batch.tags, strict=True)
@@ -202,14 +193,12 @@ class PoolTrainer:
     # Checkpoints.
 
     def _save_checkpoint(self) -> None:
-        """Write the sampler's state first, because verl marks a checkpoint as complete last.
-
-        With it go the step's metrics, which are logged only after it, and the prompts under way.
-        """
+        """Write the sampler's state and the step's records first; verl marks as complete last."""
         self.recorder.folder.flush_samples()
+        self.recorder.step(self._line())
         folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
-        progress = {"metrics": self._line(), "under_way": self._under_way}
-        save_state(folder / NAME, self.sampler, step=self.global_steps, **progress)
+        progress = {"step": self.global_steps, "under_way": self._under_way}
+        save_state(folder / NAME, self.sampler, **progress)
         super()._save_checkpoint()  # type: ignore[misc]
 
     def _load_checkpoint(self) -> None:
@@ -221,23 +210,11 @@ class PoolTrainer:
         if trainer.resume_mode == "resume_path":
             folder = trainer.resume_from_path
         path = Path(os.path.abspath(folder)) / NAME
-        self._last, self._under_way = load_state(path, self.sampler, "metrics", "under_way")
-        if self.mode != "sync":
-            self._check_queue()
-
-    def _check_queue(self) -> None:
-        """Refuse a checkpoint by which prompts would be lost, or counted twice."""
-        rows = (tq.kv_list("train") or {}).get("train", {})
-        queued = {name for name, tag in rows.items() if tag.get("is_prompt")}
-        if queued != self._under_way.keys():
-            raise RunError(
-                f"the checkpoint of step {self.global_steps} is not whole: verl's queue has "
-                f"{len(queued)} prompts under way, and the sampler was asked for "
-                f"{len(self._under_way)}; resume from another one"
-            )
+        (asked,) = load_state(path, self.sampler, "under_way")
         # verl clears the rows of a step only after its checkpoint.
-        used = [name for name in rows if name.split("_")[0] not in queued]
-        if used:
+        rows = (tq.kv_list("train") or {}).get("train", {})
+        self._under_way = {uid: key for uid, key in asked.items() if uid in rows}
+        if used := [name for name in rows if name.split("_")[0] not in self._under_way]:
             tq.kv_clear(keys=used, partition_id="train")
 
     # Records.
@@ -245,21 +222,16 @@ class PoolTrainer:
     def on_train_begin(self) -> None:
         """Start the run's records, or cut them back to its checkpoint."""
         super().on_train_begin()  # type: ignore[misc]
-        self.recorder.begin(self.global_steps - 1, self._heldout, self._last)
+        self.recorder.begin(self.global_steps - 1, self._heldout)
         self._heldout = None
 
     def _val_metrics_update(
-        self,
-        data_sources: Any,
-        sample_uids: Any,
-        reward_extra_infos_dict: Any,
-        *others: Any,
-        **more: Any,
+        self, sources: Any, uids: Any, infos: Any, *others: Any, **more: Any
     ) -> dict[str, float]:
-        scores = reward_extra_infos_dict.get("acc") or reward_extra_infos_dict["reward"]
-        self._heldout = heldout_figures(sample_uids, scores, self.recipe.positive_threshold)
+        scores = infos.get("acc") or infos["reward"]
+        self._heldout = heldout_figures(uids, scores, self.recipe.positive_threshold)
         metrics: dict[str, float] = super()._val_metrics_update(  # type: ignore[misc]
-            data_sources, sample_uids, reward_extra_infos_dict, *others, **more
+            sources, uids, infos, *others, **more
         )
         return metrics | numbers({NAME: {"heldout": self._heldout or {}}})
 
@@ -309,6 +281,5 @@ def heldout_figures(uids: list[str], scores: list[Any], threshold: float) -> Row
     drawn = Counter(uids)
     samples = set(drawn.values())
     if len(samples) != 1:
-        log.warning("held-out problems have %s responses: some failed", sorted(samples))
-        return None
+        return None  # some have failed
     return evaluation([correct[uid] for uid in drawn], samples.pop())
