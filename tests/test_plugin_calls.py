@@ -37,10 +37,10 @@ def rule_of(answer):
     ids=["None", "text", "float", "integers", "shape", "float of counts"],
 )
 def test_an_exit_rule_must_return_booleans(answer):
-    with pytest.raises(PluginError, match=r"Rule: `satisfied` \(.*, line \d+\) must return"):
-        RolloutSession(["a"], rule_of(answer), Rounds(2, 2)).next_draws()
-    with pytest.raises(PluginError, match="must return True or False"):
-        check_reachable(rule_of(lambda n, m: None), Rounds(2, 2))
+    with pytest.raises(
+        PluginError, match=r"Rule: `satisfied` \(.*, line \d+\) must return True or"
+    ):
+        check_reachable(rule_of(answer), Rounds(2, 2))
 
 
 def test_an_exit_rule_for_single_counts_is_asked_pair_by_pair():
@@ -91,17 +91,6 @@ def test_advantages_must_be_finite_numbers_one_a_member(values, got):
     group = select_group(pool, 2, "balanced")
     with pytest.raises(PluginError, match=rf"Mine: `advantages` .*shape \(2,\), got .*{got}"):
         advantages_by(Mine(), pool, group)
-
-
-def test_an_exit_rule_must_answer_the_same_for_the_same_counts():
-    calls = []
-
-    def alternates(positives, negatives):
-        calls.append(1)
-        return len(calls) % 2 == 0
-
-    with pytest.raises(PluginError, match=r"Rule: `satisfied` .* the same for the same counts"):
-        check_reachable(rule_of(alternates), Rounds(2, 2))
 
 
 def test_a_module_that_exits_on_import_is_an_error(tmp_path, monkeypatch):

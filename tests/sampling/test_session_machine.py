@@ -17,14 +17,13 @@ from hypothesis.stateful import (
 from rollwise.sampling import (
     Balanced,
     FixedCount,
-    GiveUp,
     PositiveFocused,
     RolloutSession,
     Rounds,
     Streamed,
 )
 
-RULES = [Balanced(1, 1), Balanced(2, 2), PositiveFocused(1), FixedCount(3), GiveUp(Balanced(2, 1))]
+RULES = [Balanced(1, 1), Balanced(2, 2), PositiveFocused(1), FixedCount(3)]
 SCHEDULES = [Rounds(2, 3), Rounds(4, 1), Streamed(6), Streamed(5, speculation=1)]
 PLACES = st.integers(0, 10**6)
 
@@ -36,9 +35,10 @@ class Sessions(RuleBasedStateMachine):
         exit_rule=st.sampled_from(RULES),
         schedule=st.sampled_from(SCHEDULES),
         count=st.integers(1, 4),
+        below=st.sampled_from([0.0, 0.1]),
     )
-    def begin(self, exit_rule, schedule, count):
-        self.session = RolloutSession(range(count), exit_rule, schedule)
+    def begin(self, exit_rule, schedule, count, below):
+        self.session = RolloutSession(range(count), exit_rule, schedule, give_up_below=below)
         self.keys, self.most = count, schedule.max_samples
         self.flying, self.rewards, self.tries = [], {}, Counter()
 

@@ -23,7 +23,6 @@ from rollwise.sampling import (
     advantages,
     select_group,
 )
-from rollwise.sampling.exits import GiveUp
 from rollwise.sampling.stopping import Stopping
 
 BUDGET = 32
@@ -38,9 +37,12 @@ class AfterEachDraw:
         return processed > 0
 
 
-RULES = [PositiveFocused(1), Balanced(2, 2), Balanced(3, 1), GiveUp(Balanced(2, 2), 0.3)]
+RULES = [PositiveFocused(1), Balanced(2, 2), Balanced(3, 1)]
 SCHEDULES = [Rounds(1, 32), Rounds(4, 8), Rounds(8, 4), AfterEachDraw()]
-STOPPINGS = [Stopping(rule, schedule, BUDGET) for rule in RULES for schedule in SCHEDULES]
+STOPPINGS = [
+    *(Stopping(rule, schedule, BUDGET) for rule in RULES for schedule in SCHEDULES),
+    *(Stopping(Balanced(2, 2), schedule, BUDGET, give_up_below=0.3) for schedule in SCHEDULES),
+]
 
 ROUNDS = Stopping(Balanced(2, 2), Rounds(8, 4), BUDGET)
 SINGLE = Stopping(Balanced(2, 2), AfterEachDraw(), BUDGET)

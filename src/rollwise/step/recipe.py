@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from rollwise.sampling import (
@@ -16,9 +17,9 @@ from rollwise.sampling import (
     Rounds,
     Schedule,
 )
-from rollwise.sampling.checks import at_least, check_flags, finite_at_least, one_of, setting
+from rollwise.sampling.checks import at_least, check_flags, finite_at_least, one_of, setting, share
 from rollwise.sampling.draws import Key
-from rollwise.sampling.exits import is_satisfied, named_rule
+from rollwise.sampling.exits import where_satisfied
 from rollwise.sampling.objectives import Baseline, EstimateMethod, Objective, make_objective
 from rollwise.sampling.pool import POSITIVE_THRESHOLD
 from rollwise.sampling.schedules import check_reachable
@@ -53,6 +54,14 @@ class StepRecipe:
     exit_rule: ExitRule | None = None
     schedule: Schedule | None = None
     allocation: Allocation | None = None
+    give_up_below: float = setting(
+        0.0,
+        "Give a prompt up once the probability that its rule is met within its budget is below "
+        "this; 0 never gives up.",
+        name="exit.give_up_below",
+        ge=0,
+        le=1,
+    )
     group_size: int = setting(
         4, "Train on this many responses per prompt (k).", name="group.size", ge=1
     )
@@ -132,6 +141,7 @@ class StepRecipe:
         one_of("average", self.average, get_args(Average))
         one_of("normalize_advantages", self.normalize_advantages, get_args(Normalization))
         finite_at_least("response_cap", self.response_cap, 0)
+        share("give_up_below", self.give_up_below)
         at_least("refills", self.refills, 1)
         check_flags(self.resolved_objective, "uses_priors", "needs_variance", "looks_at_rewards")
         refills = self.zero_variance == "refill"
@@ -156,7 +166,6 @@ class StepRecipe:
         """Check that rule, schedule and allocation fit each other and the objective."""
         rule, objective = self.resolved_exit_rule, self.resolved_objective
         schedule, allocation = self.resolved_schedule, self.allocation
-        check_flags(named_rule(rule), "uses_priors")
         check_flags(schedule, "uses_priors", "streams", "draws_ahead")
         most = schedule.max_samples
         try:
@@ -211,7 +220,7 @@ class StepRecipe:
     def uses_priors(self) -> bool:
         """Whether sampling or advantages depend on what is believed of the prompts' pass rates."""
         return (
-            self.resolved_exit_rule.uses_priors
+            self.give_up_below > 0
             or self.resolved_schedule.uses_priors
             or self.resolved_objective.uses_priors
         )
@@ -234,12 +243,14 @@ class StepRecipe:
             positive_threshold=self.positive_threshold,
             priors=priors,
             budgets=budgets,
+            give_up_below=self.give_up_below,
         )
 
 
 def _draws_one(rule: ExitRule, schedule: Schedule) -> bool:
     """Say whether every prompt ends at its first draw."""
-    ends = schedule.asks(1) and all(is_satisfied(rule, right, 1 - right) for right in (0, 1))
+    right = np.array([0, 1])
+    ends = schedule.asks(1) and bool(where_satisfied(rule, right, 1 - right).all())
     return ends or schedule.max_samples == 1
 
 

@@ -124,7 +124,7 @@ def test_every_draw_is_counted(make_trainer):
         AdaptiveSampling(allocation=rw.GVM(mean_draws=4, pilot=4, maximum=8)),
         AdaptiveSampling(strategy="positives", objective="reward"),
         AdaptiveSampling(objective="log", estimates="unbiased"),
-        AdaptiveSampling(exit_rule=rw.GiveUp(rw.Balanced(2, 2), below=0.5)),
+        AdaptiveSampling(exit_rule=rw.Balanced(2, 2), give_up_below=0.5),
         AdaptiveSampling(prompt_sampler=partial(rw.Curriculum, levels=[1, 5] * 12)),
         AdaptiveSampling(prompt_sampler=partial(rw.Posterior, visits=9)),
     ],
