@@ -14,7 +14,7 @@ from rollwise.grading import Grader
 from rollwise.prompts import Uniform
 from rollwise.records import RunFolder, Trackers
 from rollwise.sampling import GVM
-from rollwise.sampling.session import draw_seed
+from rollwise.sampling.draws import draw_seed
 from rollwise.step import draw_rollouts
 from rollwise.training.loop import draw, evaluate, learn, train
 from rollwise.training.state import Run
