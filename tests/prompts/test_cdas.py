@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollwise.beliefs.ratings import Ratings, logistic
+from rollwise.beliefs.ratings import logistic
 from rollwise.prompts import CDAS
 
 # Six prompts, 8 responses each: the correct counts of three steps (arXiv 2505.17652, worked by
@@ -122,15 +122,6 @@ def test_the_calibrated_update_by_hand():
     assert sampler.competence == pytest.approx(-0.75 + 1 * (1 - p))
 
 
-@given(visits=st.integers(1, 10_000), tells=st.integers(1, 10_000), floor=st.floats(0, 1))
-def test_the_calibrated_steps_shrink_to_their_floor(visits, tells, floor):
-    ratings = Ratings(1, form="calibrated", step=3.0, competence_step=1.5, step_floor=floor)
-    ratings._visits[0], ratings._tells = visits - 1, tells - 1
-    ratings.learn(np.array([0]), np.array([0]), np.array([1]))
-    assert ratings.difficulties(slice(None)) == pytest.approx(0.5 * 3.0 * max(1 / visits, floor))
-    assert ratings.competence == pytest.approx(-0.5 * 1.5 * max(1 / tells, floor))
-
-
 @pytest.mark.parametrize("level", [-3.0, 0.0, 3.0])
 @pytest.mark.parametrize("target", [0.25, 0.5, 0.8])
 def test_the_calibrated_form_finds_the_target_at_any_level(level, target):
@@ -181,15 +172,3 @@ def test_prompts_told_by_others_are_warmed_up():
     tell(other, STEPS[1])
     assert other.ask() == ["b", "e"]
     assert other.metrics()["warming_up"] == 0
-
-
-def test_the_share_of_those_not_seen_for_longest():
-    """A quarter of each batch goes round the set: no prompt waits for more than 10 steps."""
-    sampler = CDAS(range(40), 8, revisit_share=0.5, warmup_epochs=1)
-    rng = np.random.default_rng(0)
-    last = np.zeros(40)
-    for step in range(1, 60):
-        batch = sampler.ask()
-        sampler.tell(batch, rng.integers(0, 9, 8), [8] * 8)
-        last[batch] = step
-        assert step < 12 or (step - last).max() <= 10

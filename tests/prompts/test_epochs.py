@@ -78,9 +78,7 @@ def test_an_epoch_over_all_then_only_hard_ones():
         ({"uniform_epochs": 0.5}, 1),
         ({"uniform_epochs": 0.6}, 2),
         ({"uniform_epochs": 3}, 6),
-        ({"uniform_steps": 0}, 0),
-        ({"uniform_steps": 7}, 7),
-        ({"uniform_steps": 3, "uniform_epochs": 9}, 3),
+        ({"uniform_epochs": 0}, 0),
     ],
 )
 def test_when_it_switches(settings, switch):

@@ -94,7 +94,7 @@ LATEST, CALIBRATED = Uniform("abc", 1, belief=LatestPassRate(3)), CDAS("abc", 1,
     [
         (Uniform("abc", 1), LATEST.state_dict(), "the belief LatestPassRate, this one is Decayed"),
         (CDAS("abc", 1), LATEST.state_dict(), "^the state is of the sampler Uniform, this one is"),
-        (CDAS("abc", 1), {"asks": 3}, "^the state lacks 'tells'; it has asks$"),
+        (CDAS("abc", 1), {"asks": 3}, "^the state lacks 'told'; it has asks$"),
         (CALIBRATED, CDAS("abc", 1).state_dict(), "of form 'paper', this one of 'calibrated'"),
         (EASY, HARD.state_dict(), r"of other prompts: 'hard_walk\.order'"),
     ],

@@ -20,10 +20,9 @@ KINDS = {
     "worth": Worth,
     "cdas": CDAS,
     "released": lambda *given: CDAS(*given, form="released_code", warmup_epochs=0),
-    "calibrated": lambda *given: CDAS(*given, form="calibrated", target=0.4, revisit_share=0.25),
-    "warmed up": lambda *given: CDAS(*given, warmup_epochs=2, step_floor=0.2, revisit_share=0.5),
+    "calibrated": lambda *given: CDAS(*given, form="calibrated", target=0.4),
+    "warmed up": lambda *given: CDAS(*given, warmup_epochs=2),
     "posterior": Posterior,
-    "candidates": lambda keys, n, seed: Posterior(keys, n, seed, candidates=max(n, 8)),
     "limited": lambda *given: CDAS(*given, visits=1000),
 }
 
@@ -132,29 +131,20 @@ def test_samplers_learn_from_what_they_are_told():
         assert play(first, 20, seed=1) != play(second, 20, seed=2)
 
 
-BELOW_2 = {"candidates": 1}, "^candidates must be at least 2, got 1$"
-
-
 @pytest.mark.parametrize(
     ("kind", "settings", "message"),
     [
         (CDAS, {"form": "calibrated", "target": 0.0}, "^target must lie between 0 and 1, both"),
         (CDAS, {"target": 0.3}, "^target is a setting of the form 'calibrated', got 0.3"),
         (CDAS, {"warmup_epochs": -1}, "^warmup_epochs must be at least 0, got -1$"),
-        (CDAS, {"revisit_share": -0.1}, "^revisit_share must lie between 0 and 1, got -0.1$"),
-        (CDAS, {"step": 0.0}, "^step must be finite and above 0, got 0.0$"),
         (Posterior, {"target": 1.5}, "^target must lie between 0 and 1, got 1.5$"),
         (Posterior, {"decay": -0.1}, "^decay must lie between 0 and 1, got -0.1$"),
         (Posterior, {"prior_correct": 0.0}, "^prior_correct must be finite and above 0, got 0.0$"),
-        (Posterior, *BELOW_2),
-        (Prioritized, {"unvisited": 1.5}, "^unvisited must lie between 0 and 1, got 1.5$"),
         (Worth, {"objective": "grpo"}, "objective must be one of linear, log, sqrt, arcsine"),
         (Worth, {"power": -1.0}, "power must be finite and at least 0, got -1.0"),
         (Worth, {"exploration": 0.0}, "exploration must lie above 0, at most 1, got 0.0"),
-        (Worth, *BELOW_2),
         (Uniform, {"decay": 1.5}, "^decay must lie between 0 and 1, got 1.5$"),
         (curriculum, {"uniform_epochs": np.nan}, "^uniform_epochs must be finite and at least 0"),
-        (curriculum, {"uniform_steps": -1}, "^uniform_steps must be at least 0, got -1$"),
         (Uniform, {"visits": 0}, "^visits must be at least 1, got 0$"),
     ],
 )

@@ -159,7 +159,6 @@ RUNS = {
     "estimated": {"allocation": {"type": "estimated"}},
     "gvm": {"allocation": {"type": "gvm"}},
     "belief": {"exit": {"type": "fixed_count", "samples": 4}, "advantage": BY_BELIEF},
-    "constant": {"belief": {"type": "constant"}, "prompts": {"type": "posterior"}},
     "episodes": {"data": {"train": "tool-sums"}},
     "refill": {"exit": {"type": "fixed_count"}, "group": {"zero_variance": "refill"}},
     "tinker": {"backend": {"type": "tinker"}, "exit": {"type": "fixed_count"}},

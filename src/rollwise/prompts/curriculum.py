@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from rollwise.prompts.epochs import Epochs
 from rollwise.prompts.fixed_set import CountingSampler
 from rollwise.prompts.keys import Mask
-from rollwise.sampling.checks import at_least, finite_at_least, setting
+from rollwise.sampling.checks import finite_at_least, setting
 
 
 @dataclass(eq=False, kw_only=True)
@@ -34,15 +34,10 @@ class Curriculum(CountingSampler):
     levels: InitVar[Sequence[int | None]]
     min_level: int = setting(4, "Treat problems of this level or above as hard.")
     uniform_epochs: float = setting(1.0, "Sample all problems for this many epochs first.")
-    uniform_steps: int | None = setting(
-        None, "Sample all problems for this many steps first, instead of epochs."
-    )
 
     def __post_init__(self, levels: Sequence[int | None]) -> None:
         super().__post_init__()
         finite_at_least("uniform_epochs", self.uniform_epochs, 0)
-        if self.uniform_steps is not None:
-            at_least("uniform_steps", self.uniform_steps, 0)
         if len(levels) != len(self.keys):
             raise ValueError(
                 f"levels must have one entry for each of the {len(self.keys)} prompts, "
@@ -61,8 +56,6 @@ class Curriculum(CountingSampler):
 
     def choose(self, count: int, exclude: Mask | None) -> NDArray[np.int32]:
         self.hard_only = self._walk.progress >= self.uniform_epochs
-        if self.uniform_steps is not None:
-            self.hard_only = self.asks >= self.uniform_steps
         if not self.hard_only:
             return self._walk.take(count, exclude)
         excluded = None if exclude is None else exclude[self._hard]

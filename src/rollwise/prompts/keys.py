@@ -51,6 +51,11 @@ def marked(mask: Mask | None, indices: Indices, total: int) -> Mask | None:
     return mask
 
 
+def allowed(total: int, exclude: Mask | None) -> Indices:
+    """Return the indices of all prompts that are not excluded."""
+    return np.arange(total) if exclude is None else np.flatnonzero(~exclude)
+
+
 def fingerprint(keys: Sequence[Key]) -> str:
     """Hash all keys in their order; the result is the same in every process."""
     digest = hashlib.blake2b(digest_size=8)
