@@ -19,9 +19,13 @@ from rollwise.step import (
     make_group,
     take_step,
 )
-from rollwise.step.ledger import PLACES
-from rollwise.step.metrics import belief_metrics, brier_skill, rollout_metrics
-from rollwise.step.visits import visit_rows
+from rollwise.step.metrics import (
+    PLACES,
+    belief_metrics,
+    brier_skill,
+    rollout_metrics,
+    visit_rows,
+)
 
 LEDGER = dict.fromkeys(PLACES, 0)
 
@@ -48,8 +52,8 @@ def make_step(pools=POOLS, lost=()):
             tokens, logprobs = [9] * (i + 1), np.full(i + 1, -i, np.float32)
             completion = Completion(draw, tokens, logprobs, "", truncated=i >= 2)
             session.record(draw, pools[draw.key][i], completion)
-    recipe, rng = StepRecipe(group_size=2), np.random.default_rng(0)
-    groups = [make_group(recipe, pool, rng) for pool in session.pools.values()]
+    recipe = StepRecipe(group_size=2)
+    groups = [make_group(recipe, pool) for pool in session.pools.values()]
     tokens = sum(len(r.tokens) for pool in session.pools.values() for r in pool.responses)
     return Rollouts(session, cost=RolloutCost(tokens=tokens)), groups
 
@@ -92,7 +96,7 @@ def test_episodes_are_counted_by_their_ends():
     for draw, end in zip(session.next_draws(), ["done", "truncated", "done"], strict=True):
         session.record(draw, 1.0, Episode(spans=(), usage=Usage(1, turns=2), end=end))
     [pool] = session.pools.values()
-    groups = [make_group(StepRecipe(), pool, np.random.default_rng(0))]
+    groups = [make_group(StepRecipe(), pool)]
     metrics = rollout_metrics(Rollouts(session), groups, first=2)
     assert metrics["ends"] == {"done": 2, "truncated": 1, "failed": 0}
     assert metrics["turns"] == 2

@@ -7,8 +7,7 @@ from rollwise.engines import Completion
 from rollwise.errors import EngineError
 from rollwise.sampling import Draw, Pool
 from rollwise.step import StepRecipe, make_group
-from rollwise.step.episodes import Episode, Span, Usage
-from rollwise.step.figures import ResponseFigures
+from rollwise.step.episodes import Episode, ResponseFigures, Span, Usage
 from rollwise.step.response_cap import cap_responses, gradient_size
 
 HALF, SURE = np.log(0.5), np.log(0.9)
@@ -24,7 +23,7 @@ def single(logprobs, reward=1.0, known=True):
 
 def group_of(response, reward=1.0):
     recipe = StepRecipe(objective="reward", strategy="all", zero_variance="keep")
-    return make_group(recipe, Pool("q", [reward], [response]), np.random.default_rng(0))
+    return make_group(recipe, Pool("q", [reward], [response]))
 
 
 def advantages(groups):

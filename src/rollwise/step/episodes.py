@@ -111,15 +111,15 @@ class Episode:
     def of(cls, response: Any) -> "Episode":
         """Return a response as an episode: as it is, or as one span of the model's.
 
-        Raises:
-            TypeError: It lacks what a `rollwise.step.Response` must have; names that.
+        Any response has `tokens`, its T token ids, `logprobs`, shape (T,) or empty if unknown, and
+        `truncated`, whether it was cut; a TypeError names what it lacks.
         """
         if isinstance(response, Episode):
             return response
         wanted = ("tokens", "logprobs", "truncated")
         if lacking := [name for name in wanted if not hasattr(response, name)]:
             raise TypeError(
-                f"a response must have {', '.join(wanted)} (rollwise.step.Response); "
+                f"a response must have {', '.join(wanted)}; "
                 f"{type(response).__name__} lacks {', '.join(lacking)}: {response!r:.80}"
             )
         span = Span(response.tokens, np.asarray(response.logprobs, np.float32))
@@ -176,3 +176,50 @@ def _logprobs(spans: Sequence[Span]) -> NDArray[np.float32]:
             return np.zeros(0, np.float32)
         parts.append(part)
     return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+
+
+@dataclass(frozen=True)
+class ResponseFigures:
+    """A response in a few numbers.
+
+    Attributes:
+        tokens: How many the model drew.
+        surprisal: The sum of −log π over the tokens that are learned from, in nats; NaN if unknown.
+        truncated: Whether it was cut at the limit of new tokens, or another.
+        turns: Of the model.
+        learned: How many tokens are learned from.
+        improbability: √Σ(1 − π)² over these tokens; NaN if unknown.
+        end: How it ended.
+    """
+
+    tokens: int
+    surprisal: float
+    truncated: bool
+    turns: int = 1
+    learned: int = 0
+    improbability: float = 0.0
+    end: End = "done"
+
+    @classmethod
+    def of(cls, response: Any) -> "ResponseFigures":
+        """Take the figures of a `Response`; figures are returned as they are."""
+        if isinstance(response, cls):
+            return response
+        episode = Episode.of(response)
+        branches = (span for _, spans in episode.branches for span in spans)
+        spans = (*episode.spans, *branches)
+        own = [(len(s.tokens), s.logprobs) for s in spans if s.logprobs is not None]
+        logprobs = np.concatenate([np.zeros(0), *(part for _, part in own)])
+        surprisal = improbability = np.nan
+        if all(length == len(part) for length, part in own):
+            surprisal = -float(np.sum(logprobs))
+            improbability = float(np.linalg.norm(np.expm1(logprobs)))
+        return cls(
+            tokens=episode.usage.tokens,
+            surprisal=surprisal,
+            truncated=episode.truncated,
+            turns=episode.usage.turns,
+            learned=sum(length for length, _ in own),
+            improbability=improbability,
+            end=episode.end,
+        )

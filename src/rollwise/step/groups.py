@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,25 +12,6 @@ from rollwise.sampling.draws import Key
 from rollwise.sampling.objectives import STD_EPSILON, advantages_by
 from rollwise.step.episodes import Episode, Example
 from rollwise.step.recipe import Normalization, StepRecipe
-
-
-class Response(Protocol):
-    """What a step needs of a response; an `Episode` has all of it.
-
-    Attributes:
-        tokens: Its T token ids.
-        logprobs: The log-probability of each where it was drawn, shape (T,); empty if unknown.
-        truncated: Whether it was cut at the limit of new tokens.
-    """
-
-    @property
-    def tokens(self) -> Sequence[int]: ...  # noqa: D102
-
-    @property
-    def logprobs(self) -> NDArray[np.float32]: ...  # noqa: D102
-
-    @property
-    def truncated(self) -> bool: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -102,10 +83,9 @@ class TrainedGroup:
             }
 
 
-def make_group(recipe: StepRecipe, pool: Pool, rng: np.random.Generator) -> TrainedGroup:
-    """Choose a pool's group (by `rng` with `order="random"`), and compute its advantages."""
-    chosen_by = rng if recipe.order == "random" else None
-    return compare(recipe, pool, select_group(pool, recipe.group_size, recipe.strategy, chosen_by))
+def make_group(recipe: StepRecipe, pool: Pool) -> TrainedGroup:
+    """Choose a pool's group, and compute its advantages."""
+    return compare(recipe, pool, select_group(pool, recipe.group_size, recipe.strategy))
 
 
 def compare(recipe: StepRecipe, pool: Pool, members: Group) -> TrainedGroup:

@@ -25,7 +25,6 @@ from rollwise.sampling.pool import POSITIVE_THRESHOLD
 from rollwise.sampling.schedules import check_reachable
 from rollwise.sampling.selection import Strategy, check_size
 
-MemberOrder = Literal["draw", "random"]
 ZeroVariance = Literal["drop", "keep", "refill"]
 Average = Literal["tokens", "responses"]
 Normalization = Literal["none", "center", "standardize"]
@@ -71,11 +70,6 @@ class StepRecipe:
         "rewards differ most (`max_variance`), correct ones alone (`positives`), or every "
         "response (`all`).",
         name="group.strategy",
-    )
-    order: MemberOrder = setting(
-        "draw",
-        "Choose the first drawn of each kind (`draw`), or `random` ones.",
-        name="group.order",
     )
     zero_variance: ZeroVariance = setting(
         "drop",
@@ -136,7 +130,6 @@ class StepRecipe:
             ValueError: Names the setting.
         """
         one_of("strategy", self.strategy, get_args(Strategy))
-        one_of("order", self.order, get_args(MemberOrder))
         one_of("zero_variance", self.zero_variance, get_args(ZeroVariance))
         one_of("average", self.average, get_args(Average))
         one_of("normalize_advantages", self.normalize_advantages, get_args(Normalization))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from rollwise.errors import EngineError
-from rollwise.step.figures import ResponseFigures
+from rollwise.step.episodes import ResponseFigures
 from rollwise.step.groups import TrainedGroup
 from rollwise.step.recipe import Average
 

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 RollOut = Callable[[RolloutSession], RolloutCost]
 """Draws and grades responses until a session is done; its pools then hold responses (see
-`rollwise.step.Response`)."""
+`rollwise.step.Episode.of`)."""
 
 
 @dataclass

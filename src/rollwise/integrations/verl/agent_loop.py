@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 import ray
 import transfer_queue as tq
 from omegaconf import OmegaConf
@@ -16,7 +15,7 @@ from rollwise.integrations.verl.client import ATTEMPT, SEEDED, Attempt
 from rollwise.integrations.verl.reports import Order, PromptReport
 from rollwise.integrations.verl.rollout import run_session
 from rollwise.integrations.verl.settings import LAST_TURN, LOST, NAME, OLDEST, settings_of
-from rollwise.sampling import Draw, draw_seed
+from rollwise.sampling import Draw
 from rollwise.step import Episode, StepRecipe, Usage, make_group
 from rollwise.step.episodes import spans_by_mask
 
@@ -110,8 +109,7 @@ class SessionWorker:
         if not len(pool):
             log.error("prompt %s failed: none of its draws could be completed", prompt["uid"])
             return {"status": "failure", LOST: session.lost}
-        rng = np.random.default_rng(draw_seed(self.recipe.seed, order.step, order.key, 0))
-        group = make_group(self.recipe, pool, rng)
+        group = make_group(self.recipe, pool)
         for chosen in group.responses:
             await super()._agent_loop_postprocess(chosen.outputs, False, **chosen.fields)  # type: ignore[misc]
         answer = str(prompt.get("reward_model", {}).get("ground_truth", ""))

@@ -16,7 +16,7 @@ from rollwise.sampling import Group, Pool, RolloutSession
 from rollwise.sampling.draws import ExitReason, Key
 from rollwise.sampling.objectives import advantages_by
 from rollwise.step import StepRecipe, TrainedGroup
-from rollwise.step.figures import ResponseFigures
+from rollwise.step.episodes import ResponseFigures
 from rollwise.step.groups import compare
 
 
