@@ -70,13 +70,20 @@ class Constant(Belief):
         self.drawn = self.decay * self.drawn + float(np.sum(drawn))
 
 
+class FixedVariance(LogitKalman):
+    """Keeps the variance of the set."""
+
+    def _scale_by(self, *surprises: Floats) -> None:
+        """Learn nothing."""
+
+
 COMPARED: dict[str, Callable[[int], Belief]] = {
     "constant": lambda total: Constant(total),
     "decayed Beta, 0.5": lambda total: DecayedBeta(total, decay=0.5),
     "decayed Beta, 0.7": lambda total: DecayedBeta(total, decay=0.7),
     "decayed Beta, 0.9": lambda total: DecayedBeta(total, decay=0.9),
     "logit Kalman, no drift": lambda total: LogitKalman(total, drift_gain=0.0),
-    "logit Kalman, fixed variance": lambda total: LogitKalman(total, learn_variance=False),
+    "logit Kalman, fixed variance": lambda total: FixedVariance(total),
     "logit Kalman": lambda total: LogitKalman(total),
 }
 

@@ -68,12 +68,9 @@ def test_each_key_is_at_its_place(keys, data):
 
 
 @pytest.mark.parametrize("keys", [["a", "b", "c", "d", "e"], range(5), [9, 8, 7, 6, 5]])
-def test_unknown_keys_are_named(keys):
-    index = number(keys)
+def test_an_unknown_key_is_named(keys):
     with pytest.raises(ValueError, match=r"^not among the 5 prompts of this sampler: 'x'$"):
-        indices_of(index, [keys[0], "x"])
-    with pytest.raises(ValueError, match=r"this sampler: 'x', -1, 99 and 2 more$"):
-        indices_of(index, ["x", -1, keys[1], 99, "y", "z"])
+        indices_of(number(keys), [keys[0], "x", 99])
 
 
 def test_a_fingerprint_is_of_the_keys_and_their_order():

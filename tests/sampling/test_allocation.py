@@ -141,11 +141,11 @@ REFUSED = [
         (lambda kind=kind, wrong=wrong: kind().counts([0.5, wrong]), ValueError, message)
         for kind in KINDS
         for wrong, message in (
-            (rate, f"^pass_rates must lie .*, got {rate}$") for rate in (1.5, -0.25, np.inf)
+            (rate, f"^pass_rates must lie .*, got .*{rate}") for rate in (1.5, -0.25, np.inf)
         )
     ),
-    (lambda: GVM().counts([[0.5, 0.5]]), ValueError, r"must have the shape \(P,\), got \(1, 2\)$"),
-    (lambda: GVM().counts([0.5], [1, 2]), ValueError, r"norms must have .*, \(1,\), got \(2,\)$"),
+    (lambda: GVM().counts([[0.5, 0.5]]), ValueError, r"^pass_rates must .*shape \(P,\), got"),
+    (lambda: GVM().counts([0.5], [1, 2]), ValueError, "^gradient_norms must .* one a pass rate"),
     *(
         (lambda norm=norm: GVM().counts([0.5], [norm]), ValueError, "^gradient_norms must be fini")
         for norm in (-1.0, np.nan, np.inf)

@@ -79,7 +79,6 @@ class LogitKalman(Belief):
     initial_variance: float = setting(
         1.5, "Expect logits of this variance over the set, before any is seen."
     )
-    learn_variance: bool = setting(True, "Learn the variance of the set (false: keep it).")
     noise: float = setting(0.01, "Add this variance to each logit at each step.")
     drift_gain: float = setting(
         0.3, "Believe this share of the drift seen in a step (0: no drift)."
@@ -145,8 +144,7 @@ class LogitKalman(Belief):
         width = spread(variance)
         believed = logistic(mean / width)
         surprise, slope = correct - drawn * believed, drawn * believed * (1.0 - believed)
-        if self.learn_variance:
-            self._scale_by(surprise, slope, (mean - self._centre(indices)) / width)
+        self._scale_by(surprise, slope, (mean - self._centre(indices)) / width)
         self._move_level(float(surprise.sum()), float((slope / width).sum()))
         if self.features.columns:
             believed = logistic((mean + self._drift) / width)

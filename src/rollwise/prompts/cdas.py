@@ -1,7 +1,6 @@
 """Prompts whose difficulty matches the model's competence."""
 
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +13,6 @@ from rollwise.prompts.epochs import Epochs
 from rollwise.prompts.fixed_set import FixedSetSampler
 from rollwise.prompts.keys import Mask, marked
 from rollwise.sampling.checks import at_least, setting
-
-T = TypeVar("T")
 
 
 @dataclass(eq=False, kw_only=True)
@@ -61,19 +58,14 @@ class CDAS(FixedSetSampler):
         return Ratings(len(self.keys), form=self.form)
 
     @property
-    def difficulty(self) -> NDArray[np.float64]:
-        """D of each prompt, shape (P,), in key order; a copy."""
-        return self._rated(self.belief.difficulties(slice(None)))
+    def difficulty(self) -> NDArray[np.float64] | None:
+        """D of each prompt, shape (P,), in key order, a copy; None if the belief rates none."""
+        return self.belief.difficulties(slice(None))
 
     @property
-    def competence(self) -> float:
-        """C."""
-        return self._rated(self.belief.competence)
-
-    def _rated(self, found: T | None) -> T:
-        if found is None:
-            raise AttributeError(f"the belief {type(self.belief).__name__} rates no difficulty")
-        return found
+    def competence(self) -> float | None:
+        """C; None if the belief rates none."""
+        return self.belief.competence
 
     def choose(self, count: int, exclude: Mask | None) -> Indices:
         first = self._warm_up(count, exclude)

@@ -6,8 +6,6 @@ from numpy.typing import NDArray
 from rollwise.beliefs.state import Kept
 from rollwise.prompts.keys import Mask
 
-_WINDOW = 1 << 12
-
 
 class Epochs(Kept):
     """Walks through 0 to `total` − 1 in an order that seed and epoch shuffle.
@@ -59,15 +57,9 @@ class Epochs(Kept):
         self, count: int, skipped: Mask | None = None, end: int | None = None
     ) -> NDArray[np.int32]:
         """Take the next `count` of this epoch, or as many as remain before `end`."""
-        end = self.total if end is None else end
-        found = [self.order[:0]]
-        while count and self.position < end:
-            window = self.order[self.position : min(self.position + max(count, _WINDOW), end)]
-            fit = np.arange(len(window))
-            if skipped is not None:
-                fit = np.flatnonzero(~skipped[window])
-            fit = fit[:count]
-            count -= len(fit)
-            self.position += len(window) if count else int(fit[-1]) + 1
-            found.append(window[fit])
-        return np.concatenate(found)
+        left = self.order[self.position : end]
+        fit = np.arange(len(left)) if skipped is None else np.flatnonzero(~skipped[left])
+        fit = fit[:count]
+        if count:
+            self.position += len(left) if len(fit) < count else int(fit[-1]) + 1
+        return left[fit]

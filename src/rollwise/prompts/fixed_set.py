@@ -193,10 +193,9 @@ def check_same_prompts(state: State, sampler: Any) -> None:
     own, total = type(sampler).__name__, len(sampler.keys)
     if (kind := str(state.get("sampler", own))) != own:
         raise ValueError(f"the state is of the sampler {kind}, this one is {own}")
-    if (prompts := int(state.get("prompts", total))) != total:
-        raise ValueError(f"the state is of a sampler over {prompts} prompts, this one has {total}")
     if (found := str(state.get("fingerprint", sampler.fingerprint))) != sampler.fingerprint:
         raise ValueError(
-            f"the state is of {prompts} other prompts, or of these in another order: their "
-            f"fingerprint is {found}, that of this sampler's keys {sampler.fingerprint}"
+            f"the state is of {state.get('prompts')} other prompts, or of these in another order: "
+            f"their fingerprint is {found}, that of this sampler's {total} keys "
+            f"{sampler.fingerprint}"
         )

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rollwise.beliefs.testing_states import assert_same, check_metrics, keeps_state, through_files
+from rollwise.beliefs.testing import assert_same, check_metrics, keeps_state, through_files
 from rollwise.prompts.sampler import PromptSampler
 from rollwise.sampling.draws import Key
 
