@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rollwise.prompts.choice import nearest_on_both_sides, smallest
@@ -33,18 +33,6 @@ def test_the_symmetric_choice_is_that_of_sorting(values, centre, data):
         assert nearest_on_both_sides(np.array(values), centre, count).tolist() == expected
 
 
-@given(values=values_with_ties, data=st.data())
-def test_smallest_is_that_of_sorting(values, data):
-    count = data.draw(st.integers(0, len(values) + 3))
-    infinite = data.draw(st.sets(st.integers(0, len(values) - 1)))
-    scores = np.array(values)
-    scores[list(infinite)] = np.inf
-    expected = [i for i in np.argsort(scores, kind="stable").tolist() if i not in infinite][:count]
-    assert smallest(scores, count).tolist() == expected
-    exclude = np.isin(np.arange(len(scores)), list(infinite))
-    assert smallest(np.array(values), count, exclude).tolist() == expected
-
-
 def test_scores_that_are_not_numbers_are_left_out():
     scores = np.array([np.nan, 2.0, np.inf, 1.0])
     assert smallest(scores, 4).tolist() == [3, 1]
@@ -56,15 +44,6 @@ keys_of_any_kind = st.lists(
     min_size=1,
     max_size=30,
 )
-
-
-@given(keys=keys_of_any_kind, data=st.data())
-@settings(max_examples=25)
-def test_each_key_is_at_its_place(keys, data):
-    asked = data.draw(st.lists(st.sampled_from(keys), unique=True))
-    index = number(keys)
-    assert indices_of(index, asked).tolist() == [keys.index(key) for key in asked]
-    assert list(index) == keys
 
 
 @pytest.mark.parametrize("keys", [["a", "b", "c", "d", "e"], range(5), [9, 8, 7, 6, 5]])

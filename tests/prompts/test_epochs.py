@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollwise.prompts import Curriculum, Uniform
+from rollwise.prompts import Curriculum
 from rollwise.prompts.epochs import Epochs
 
 
@@ -45,14 +45,6 @@ def test_an_order_is_that_of_its_seed_and_epoch():
     assert walk.take(50).tolist() != first.tolist()
     assert Epochs(50, seed=4).take(50).tolist() == first.tolist()
     assert Epochs(50, seed=5).take(50).tolist() != first.tolist()
-
-
-def test_what_it_is_told_changes_no_batch():
-    sampler, other = Uniform("abcd", 2), Uniform("abcd", 2)
-    batch = sampler.ask()
-    other.ask()
-    sampler.tell(batch, correct=[1, 0], drawn=[4, 4])
-    assert [sampler.ask() for _ in range(5)] == [other.ask() for _ in range(5)]
 
 
 LEVELS = [1, 2, 3, 4, 5, None, 4, 5, 1, 4]

@@ -110,9 +110,3 @@ def test_a_belief_without_a_state_starts_anew_and_says_so(caplog):
     other.load_state_dict(sampler.state_dict())
     assert other.asks == 1
     assert "AllTime keeps no state: it starts over" in caplog.text
-
-
-@pytest.mark.parametrize("kind", [Uniform, Curriculum, Posterior])
-def test_samplers_that_count_have_a_decay(kind):
-    levels = {"levels": [4, 4]} if kind is Curriculum else {}
-    assert kind("ab", 1, decay=0.25, **levels).belief.decay == 0.25

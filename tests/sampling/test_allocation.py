@@ -90,26 +90,6 @@ def test_counts_are_rounded_quotas(settings, pass_rates, epsilon):
     assert np.abs(counts - quotas).max() < 1 + 1e-6
 
 
-@given(limits(), rates(least=1))
-def test_harder_prompts_get_no_fewer(settings, pass_rates):
-    """Both weights fall from p = 1/8 on."""
-    order = np.argsort(pass_rates, kind="stable")
-    for kind in KINDS:
-        assert np.all(np.diff(kind(**settings).counts(pass_rates)[order]) <= 0)
-
-
-@given(limits(), rates(), st.randoms(use_true_random=False))
-def test_the_order_of_the_prompts_settles_ties_only(settings, pass_rates, random):
-    """Of each pass rate the counts are the same, whichever of its prompts they go to."""
-    shuffled = random.sample(pass_rates, len(pass_rates))
-    for kind in KINDS:
-        sorted_pairs = [
-            sorted(zip(rates, kind(**settings).counts(rates).tolist(), strict=True))
-            for rates in (pass_rates, shuffled)
-        ]
-        assert sorted_pairs[0] == sorted_pairs[1]
-
-
 @pytest.mark.filterwarnings("error")
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.lists(st.floats(0, 1e9), min_size=20))
 def test_any_numbers_can_be_shared_out(pass_rates, norms):

@@ -142,22 +142,6 @@ def test_a_draw_that_is_not_in_flight_is_refused(forged, report):
     assert (session.failures, len(session.pools["x"])) == (0, 0)
 
 
-@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint64, np.str_])
-def test_numpys_keys_are_taken_as_pythons(kind):
-    """Keys often come out of an array; they must not change a draw's seed, nor break JSON."""
-    keys = np.array([7, 9]).astype(kind)
-    session, pythons = RolloutSession(keys, RULE), keys.tolist()
-    assert session.next_draws() == RolloutSession(pythons, RULE).next_draws()
-    assert [type(key) for key in session.pools] == [type(key) for key in pythons]
-    assert session.pools[keys[0]] is session.pools[pythons[0]]
-
-
-@pytest.mark.parametrize(("slots", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError)])
-def test_free_slots_must_be_a_positive_integer(slots, error):
-    with pytest.raises(error, match=rf"^free_slots must be .*, got {slots}$"):
-        RolloutSession(["x"], RULE).next_draws(slots)
-
-
 @pytest.mark.parametrize(
     ("keys", "arguments", "error", "message"),
     [

@@ -88,11 +88,6 @@ def test_the_table_of_rounds(rule, p, row):
     )
 
 
-@pytest.mark.parametrize(("p", "p_hat"), SINGLE_COLUMN)
-def test_the_table_of_single_draws(p, p_hat):
-    assert printed(moments(law(Balanced(2, 2), SINGLE, p))["p_hat"][0]) == p_hat
-
-
 def simulate(rule, schedule: Rounds, p: float, prompts: int, seed: int) -> np.ndarray:
     """The (n₊, n₋) of many prompts of the same p through the real session, shape (prompts, 2)."""
     rng = np.random.default_rng(seed)

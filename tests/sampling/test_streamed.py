@@ -1,6 +1,5 @@
 """Whatever the engine's timing, pools are those of single draws; what streaming adds to that."""
 
-import math
 from random import Random
 
 import numpy as np
@@ -68,29 +67,6 @@ def test_slots_are_filled_by_those_furthest_behind():
     session.record(first[1], 0.0)
     assert [draw.key for draw in session.next_draws(1)] == ["b"]
     assert len(session.next_draws(93)) == 92, "all draws of all budgets, and no more"
-
-
-@given(random=st.integers(0, 2**32).map(Random), rule=st.sampled_from(RULES))
-@settings(max_examples=50, deadline=None)
-def test_a_slot_goes_to_the_least_priority_and_among_equals_to_the_first(random, rule):
-    """Whatever was handed out, recorded and parked before; looked for among all prompts."""
-    session = RolloutSession(range(9), rule[0], Streamed(12), give_up_below=rule[1])
-    engine, flying = Engine(), []
-    while not session.done:
-        if random.random() < 0.2:
-            flying += session.next_draws()
-        priority, first = min(
-            (session._dispatcher._priority(p), p.position) for p in session._prompts.values()
-        )
-        draws = session.next_draws(1)
-        assert [draw.key for draw in draws] == ([first] if priority < math.inf else [])
-        flying += draws
-        for _ in range(random.randrange(3) if draws else 1):
-            draw = flying.pop(random.randrange(len(flying)))
-            cancelled = engine.answer(session, draw)
-            flying = [draw for draw in flying if draw not in cancelled]
-            if not flying:
-                break
 
 
 def test_speculation_keeps_to_draws_that_are_likely_to_be_needed():

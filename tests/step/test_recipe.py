@@ -1,8 +1,5 @@
 """The recipe of a step: its defaults, what it refuses, and that settings make it whole."""
 
-import dataclasses
-
-import numpy as np
 import pytest
 from rolled import rolled
 
@@ -47,25 +44,6 @@ def test_a_step_tells_the_sampler_all_that_was_drawn():
     assert sampler.expected_pass_rates(["a", "b"]) == pytest.approx(
         same.expected_pass_rates(["a", "b"])
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class TwoOrFive:
-    """An allocation of one's own, which inherits from nothing."""
-
-    mean_draws, minimum, maximum = 3.5, 2, 5
-
-    def counts(self, pass_rates):
-        return np.where(np.asarray(pass_rates) > 0.5, 2, 5)
-
-
-def test_an_allocation_of_ones_own_sets_the_counts():
-    sampler = rw.Uniform(["easy", "hard"], batch_size=2)
-    sampler.tell(["easy", "hard"], correct=[8, 0], drawn=[8, 8])
-    roll_out = rolled(lambda draw: draw.index % 2)
-    recipe = StepRecipe(allocation=TwoOrFive(), strategy="all")
-    pools = take_step(recipe, sampler, roll_out, 1).rollouts.pools
-    assert {pool.key: len(pool) for pool in pools} == {"easy": 2, "hard": 5}
 
 
 class Answering(rw.Uniform):

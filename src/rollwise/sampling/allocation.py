@@ -115,7 +115,7 @@ class GVM(Allocation):
         norms_P = np.ones_like(rates_P) if gradient_norms is None else np.asarray(gradient_norms)
         if norms_P.shape != rates_P.shape or not np.all((norms_P >= 0) & (norms_P < np.inf)):
             raise ValueError(
-                f"gradient_norms must be finite, at least 0, one a pass rate, got {gradient_norms!r}"
+                f"gradient_norms must be finite, from 0, one a pass rate, got {gradient_norms!r}"
             )
         solved_P = rates_P > 0
         p = rates_P[solved_P]
