@@ -68,25 +68,6 @@ def test_the_variance_of_the_set_is_learnt_from_single_draws(variance):
     assert belief.metrics()["belief_spread"] == pytest.approx(belief.variance**0.5)
 
 
-def test_expectations_are_right_on_average_in_each_part_of_their_range():
-    """With single draws from a set three times as wide as expected: ten gaps within 2 points."""
-    rng = np.random.default_rng(2)
-    logits = rng.normal(-1, 4.5**0.5, 1000)
-    belief, expected, truths = LogitKalman(1000), [], []
-    for step in range(400):
-        indices = rng.choice(1000, 64, replace=False)
-        truth = logistic(logits[indices])
-        if step > 20:
-            expected.append(belief.believe(indices)[0])
-            truths.append(truth)
-        belief.learn(indices, rng.random(64) < truth, np.ones(64))
-        logits += 0.01
-    expected, truths = np.concatenate(expected), np.concatenate(truths)
-    parts = np.array_split(np.argsort(expected), 10)
-    gaps = [expected[part].mean() - truths[part].mean() for part in parts]
-    assert np.abs(gaps).max() < 0.02
-
-
 def test_what_was_learnt_is_forgotten_and_the_set_stays_as_wide():
     """With V = 1 and noise 0.1, f² = e^(−0.1) a step: m and v of a visit become f·m and
     f²·v + 1 − f². A prompt never visited stays at V."""

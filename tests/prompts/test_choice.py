@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollwise.prompts.choice import nearest_on_both_sides, smallest
+from rollwise.prompts.choice import nearest_on_both_sides
 from rollwise.prompts.keys import fingerprint, indices_of, number
 
 few_values = st.sampled_from([-1.0, -0.5, -0.0, 0.0, 0.25, 0.5, 1.0, 1e-300, -1e-300])
@@ -31,19 +31,6 @@ def test_the_symmetric_choice_is_that_of_sorting(values, centre, data):
     assert chosen.tolist() == expected
     if not any(exclude):
         assert nearest_on_both_sides(np.array(values), centre, count).tolist() == expected
-
-
-def test_scores_that_are_not_numbers_are_left_out():
-    scores = np.array([np.nan, 2.0, np.inf, 1.0])
-    assert smallest(scores, 4).tolist() == [3, 1]
-
-
-keys_of_any_kind = st.lists(
-    st.one_of(st.text(max_size=4), st.integers(-(2**70), 2**70), st.integers(-3, 3)),
-    unique=True,
-    min_size=1,
-    max_size=30,
-)
 
 
 @pytest.mark.parametrize("keys", [["a", "b", "c", "d", "e"], range(5), [9, 8, 7, 6, 5]])

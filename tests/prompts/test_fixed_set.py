@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from rollwise.beliefs import BELIEFS, Belief, LatestPassRate
-from rollwise.prompts import CDAS, Curriculum, FixedSetSampler, Posterior, Prioritized, Uniform
+from rollwise.prompts import (
+    CDAS,
+    Curriculum,
+    FixedSetSampler,
+    Posterior,
+    Prioritized,
+    PromptSampler,
+    Uniform,
+)
 
 
 class FirstOfAll(FixedSetSampler):
@@ -110,3 +118,15 @@ def test_a_belief_without_a_state_starts_anew_and_says_so(caplog):
     other.load_state_dict(sampler.state_dict())
     assert other.asks == 1
     assert "AllTime keeps no state: it starts over" in caplog.text
+
+
+def test_a_sampler_that_keeps_no_state_refuses_one():
+    class InOrder(PromptSampler):
+        def ask(self, count=None, exclude=()):
+            return ["a"]
+
+        def tell(self, keys, correct, drawn): ...
+
+    assert InOrder().state_dict() == {}
+    with pytest.raises(ValueError, match=r"^InOrder has no load_state_dict, .* holds told$"):
+        InOrder().load_state_dict({"told": 3})

@@ -55,20 +55,9 @@ def shared_rates(belief):
     return {"pass_rates": belief._pass_rates}
 
 
-def known_alone(sampler, keys, correct, drawn):
-    known = [key in sampler.keys for key in keys]
-    given = ([x for x, k in zip(v, known, strict=True) if k] for v in (keys, correct, drawn))
-    Prioritized.tell(sampler, *given)
-
-
 def twice_per_batch(sampler, count=None, exclude=()):
     batch = Uniform.ask(sampler, count, exclude)
     return [*batch[:-1], batch[0]]
-
-
-def half_loads(sampler, state):
-    sampler.asks = 99
-    Uniform.load_state_dict(sampler, state)
 
 
 def forgets_its_position(sampler, state):
@@ -79,20 +68,12 @@ def without_leaving_out(sampler, count=None, exclude=()):
     return Uniform.ask(sampler, count)
 
 
-def divides_by_draws(sampler, keys, correct, drawn):
-    return [1 / n for n in drawn]
-
-
 def keeps_all(sampler):
     return {**Uniform.state_dict(sampler), "history": np.zeros(sampler.asks)}
 
 
 def impossible_priors(sampler, keys):
     return Prioritized.pass_rate_priors(sampler, keys) - 1
-
-
-def sorted_priors(sampler, keys):
-    return Posterior.pass_rate_priors(sampler, sorted(keys))
 
 
 SharedRates = type("SharedRates", (LatestPassRate,), {"state_dict": shared_rates})
@@ -102,13 +83,9 @@ WRONG = [
     (Uniform, {"load_state_dict": forgets_its_position}, RESUMES),
     (Uniform, {"make_belief": lambda self: SharedRates(len(self.keys))}, RESUMES),
     (Uniform, {"ask": without_leaving_out}, "prompts_can_be_left_out"),
-    (Uniform, {"tell": divides_by_draws}, "tell_takes_what_training_tells"),
     (Uniform, {"state_dict": keeps_all}, "a_state_does_not_grow"),
-    (Uniform, {"load_state_dict": half_loads}, "an_incomplete_state_is_refused"),
-    (Prioritized, {"tell": known_alone}, "tell_refuses_what_cannot_be"),
     (Prioritized, {"rng": lambda self: np.random.default_rng()}, "the_seed_decides"),
     (Prioritized, {"pass_rate_priors": impossible_priors}, FORECASTS),
-    (Posterior, {"pass_rate_priors": sorted_priors}, FORECASTS),
 ]
 
 
@@ -118,7 +95,7 @@ def test_the_contract_notices(base, methods, test):
         def make(self, keys, batch_size, seed=0):
             return type("Wrong", (base,), methods)(keys, batch_size, seed)
 
-    with pytest.raises((AssertionError, ValueError, ZeroDivisionError)) as caught:
+    with pytest.raises((AssertionError, ValueError)) as caught:
         getattr(Suite(), f"test_{test}")()
     assert str(caught.value), "it must say what is wrong"
 

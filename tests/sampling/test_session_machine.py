@@ -3,7 +3,6 @@
 import pickle
 from collections import Counter
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -62,13 +61,6 @@ class Sessions(RuleBasedStateMachine):
     def fail(self, place):
         draw = self.flying.pop(place % len(self.flying))
         self._without(self.session.record_failure(draw))
-
-    @precondition(lambda self: self.rewards)
-    @rule(place=PLACES)
-    def answer_again(self, place):
-        draw = list(self.rewards)[place % len(self.rewards)]
-        with pytest.raises(ValueError, match="Draw"):
-            self.session.record(draw, 1.0)
 
     @precondition(lambda self: self.keys < 8)
     @rule()

@@ -135,16 +135,6 @@ def test_spans_are_joined_with_a_mask():
     assert unknown.loss_mask.tolist() == [True, False, True]
 
 
-@pytest.mark.parametrize("truncated, end", [(False, "done"), (True, "truncated")])
-def test_a_single_response_is_the_episode_of_one_span(truncated, end):
-    response = Completion(Draw("q", 0, 1), [3, 1], np.full(2, -0.5, np.float32), "", truncated)
-    episode = Episode.of(response)
-    assert (episode.tokens, episode.end, episode.reward) == ([3, 1], end, None)
-    assert episode.loss_mask.all() and episode.logprobs.tolist() == [-0.5, -0.5]
-    assert episode.usage == Usage(tokens=2, turns=1)
-    assert Episode.of(episode) is episode
-
-
 def test_an_episode_of_several_rows_is_one_draw():
     """5 6 | 7 8 9 | 4 after the prompt, then 2 after 8 8, then nothing of the model's after 8 9.
 
