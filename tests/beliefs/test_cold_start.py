@@ -138,9 +138,9 @@ def test_a_state_of_other_features_is_refused():
         ({"level": [1, 2, 3], "a": [1]}, r"one value for each prompt, got \{'level': 3, 'a': 1\}"),
         ({"a": [None, None, None]}, "the column 'a' is empty"),
         ({"a": ["", "", ""]}, "the column 'a' is empty"),
-        ({"v": [[1.0, 2.0], [1.0], [1.0, 3.0]]}, r"vectors of 'v' must all have one length"),
-        ({"v": [[1.0, 2.0], [1.0, np.nan], [1.0, 3.0]]}, "vectors of 'v' must be finite"),
-        ({"v": np.zeros((3, 1025))}, "vectors of 'v' have 1025 numbers, at most 1024"),
+        ({"v": [[1.0, 2.0], [1.0], [1.0, 3.0]]}, "the vectors of 'v' must be finite and of one"),
+        ({"v": [[1.0, 2.0], [1.0, np.nan], [1.0, 3.0]]}, "the vectors of 'v' must be finite"),
+        ({"v": np.zeros((3, 1025))}, "the vectors of 'v' must be .* of one length, at most 1024"),
     ],
 )
 def test_what_does_not_fit_is_refused(columns, message):

@@ -68,10 +68,6 @@ def without_leaving_out(sampler, count=None, exclude=()):
     return Uniform.ask(sampler, count)
 
 
-def keeps_all(sampler):
-    return {**Uniform.state_dict(sampler), "history": np.zeros(sampler.asks)}
-
-
 def impossible_priors(sampler, keys):
     return Prioritized.pass_rate_priors(sampler, keys) - 1
 
@@ -83,7 +79,6 @@ WRONG = [
     (Uniform, {"load_state_dict": forgets_its_position}, RESUMES),
     (Uniform, {"make_belief": lambda self: SharedRates(len(self.keys))}, RESUMES),
     (Uniform, {"ask": without_leaving_out}, "prompts_can_be_left_out"),
-    (Uniform, {"state_dict": keeps_all}, "a_state_does_not_grow"),
     (Prioritized, {"rng": lambda self: np.random.default_rng()}, "the_seed_decides"),
     (Prioritized, {"pass_rate_priors": impossible_priors}, FORECASTS),
 ]

@@ -8,7 +8,7 @@ import pytest
 
 from rollwise.engines import Completion
 from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
-from rollwise.prompts import CDAS, Prioritized, Uniform
+from rollwise.prompts import Prioritized, Uniform
 from rollwise.sampling import GVM, Balanced, FixedCount, Pool, RolloutSession, Rounds, Streamed
 from rollwise.step import (
     Episode,
@@ -122,13 +122,6 @@ def test_beliefs_stand_beside_what_came_of_them():
     assert len(pairs) == 8 and pairs == sorted(pairs)
     # The smallest three that were drawn: 1/18, 2/18 and 3/18, with 1, 1 and 2 of 10 correct.
     assert pairs[0] == pytest.approx([(1 + 2 + 3) / 3 / 18, (1 + 1 + 2) / 30], abs=0.01)
-
-
-def test_difficulties_are_those_before_the_step():
-    sampler = CDAS("abc", 1)
-    sampler.tell("a", [4], [4])
-    found = belief_metrics(sampler, ["a", "b"], [3, 1], [4, 4])
-    assert found["pass_rate_by_difficulty"] == [[-0.5, 0.75], [0.0, 0.25]]
 
 
 PASS_RATES = {key: (key + 0.5) / 24 for key in range(24)}

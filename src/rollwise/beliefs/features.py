@@ -134,14 +134,14 @@ def _plain(values: Sequence[Any]) -> bool:
 
 
 def _vectors(name: str, values: Any) -> NDArray[np.floating]:
-    sizes = {len(v) if np.ndim(v) == 1 else -1 for v in values if v is not None}
-    if len(sizes) != 1 or -1 in sizes or any(v is None for v in values):
-        raise ValueError(f"the vectors of {name!r} must all have one length, got {sorted(sizes)}")
-    if (size := sizes.pop()) > MOST_DIMENSIONS:
-        raise ValueError(f"the vectors of {name!r} have {size} numbers, at most {MOST_DIMENSIONS}")
-    vectors = np.asarray(values, dtype=np.float32)
-    if not np.isfinite(vectors).all():
-        raise ValueError(f"the vectors of {name!r} must be finite")
+    try:
+        vectors = np.asarray(values, dtype=np.float32)
+    except (TypeError, ValueError):  # of several lengths, or none
+        vectors = np.empty(0, np.float32)
+    if vectors.ndim != 2 or vectors.shape[1] > MOST_DIMENSIONS or not np.isfinite(vectors).all():
+        raise ValueError(
+            f"the vectors of {name!r} must be finite and of one length, at most {MOST_DIMENSIONS}"
+        )
     return vectors
 
 

@@ -124,9 +124,6 @@ class FixedSetSampler(Kept, PromptSampler):
     def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
         return priors_from(self.belief, "priors", len(keys), indices_of(self.index, keys))
 
-    def difficulties(self, keys: Sequence[Key]) -> NDArray[np.float64] | None:
-        return self.belief.difficulties(indices_of(self.index, keys))
-
     @property
     def _counted(self) -> tuple[str, ...]:
         return () if self.visits is None else ("_visited",)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from rollwise.sampling.draws import Draw, ExitReason, hash_index
+from rollwise.sampling.draws import Draw, ExitReason, draw_seed
 from rollwise.sampling.pool import Pool
 from rollwise.sampling.stopping import Stopping
 
@@ -27,7 +27,8 @@ class SampledPrompt:
     pool: Pool
     stopping: Stopping
     position: int
-    seed_prefix: str
+    seed: int
+    step: int
     issued: int = 0
     in_flight: dict[int, Draw] = field(default_factory=dict)
     outstanding: int = 0
@@ -48,8 +49,8 @@ class SampledPrompt:
 
     def issue(self) -> Draw:
         """Hand out its next draw."""
-        index = self.issued
-        draw = Draw(self.pool.key, index, hash_index(self.seed_prefix, index))
+        key, index = self.pool.key, self.issued
+        draw = Draw(key, index, draw_seed(self.seed, self.step, key, index))
         self.in_flight[index] = draw
         self.issued += 1
         self.outstanding += 1

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from rollwise.plugins import wrong_result
 from rollwise.sampling.checks import at_least, share
-from rollwise.sampling.draws import Draw, Key, as_key, spell_seed
+from rollwise.sampling.draws import Draw, Key, as_key
 from rollwise.sampling.exits import ExitRule
 from rollwise.sampling.pool import POSITIVE_THRESHOLD, Pool
 from rollwise.sampling.prompt import Recorded, SampledPrompt
@@ -119,8 +119,7 @@ class RolloutSession:
         for key, own, prior in zip(added, stopping, believed, strict=True):
             pool = Pool(key, positive_threshold=self.positive_threshold)
             pool.stopping, pool.prior = own, prior and tuple(prior)
-            seed_prefix = spell_seed(self.seed, self.step, key)
-            prompt = SampledPrompt(pool, own, len(self._prompts), seed_prefix)
+            prompt = SampledPrompt(pool, own, len(self._prompts), self.seed, self.step)
             self._prompts[key], self.pools[key] = prompt, pool
             self._dispatcher.add(prompt)
         self._unresolved += len(added)

@@ -23,8 +23,8 @@ def ask(
     """Ask for a step's prompts, or for `count` further ones.
 
     Raises:
-        PluginError: The answer is no list of keys, has more than `count`, or a prompt twice, or one
-            of `exclude`; or it is empty, for a step.
+        PluginError: The answer is no list of keys, has a prompt twice or one of `exclude`, or is
+            empty, for a step.
         ValueError: Every prompt has had all its visits.
     """
     answer: Any = sampler.ask() if count is None else sampler.ask(count, exclude=exclude)
@@ -36,9 +36,6 @@ def ask(
         raise ValueError("there are no prompts for a step: each has had all its visits")
     if not keys and not exclude:
         raise wrong("at least one prompt for a step", answer)
-    most = count or int(getattr(sampler, "batch_size", len(keys)))
-    if len(keys) > most:
-        raise wrong(f"at most {most} keys, not {len(keys)}", answer)
     seen: set[Any] = set(exclude)
     for key in keys:
         if not isinstance(key, str | Integral):

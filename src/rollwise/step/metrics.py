@@ -133,8 +133,8 @@ def belief_metrics(
 ) -> dict[str, Any]:
     """Compare what a sampler believed of a step's prompts, before it is told, with their results.
 
-    Averages of the expected pass rate, and of the difficulty where there is one, over up to 8 equal
-    parts of the prompts, in order of what was believed; and `belief_skill` (`brier_skill`).
+    Averages of the expected pass rate over up to 8 equal parts of the prompts, in order of what was
+    believed; and `belief_skill` (`brier_skill`).
     """
     correct_P, drawn_P = np.asarray(correct), np.asarray(drawn)
     expected_P = expected_of(sampler, keys)
@@ -142,9 +142,6 @@ def belief_metrics(
     skill = brier_skill(expected_P, correct_P, drawn_P)
     if not np.isnan(skill):
         figures["belief_skill"] = skill
-    difficulties = sampler.difficulties(keys)
-    if difficulties is not None:
-        figures["pass_rate_by_difficulty"] = _by(difficulties, correct_P, drawn_P)
     return figures
 
 

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from rollwise.sampling import (
     Allocation,
@@ -137,22 +136,15 @@ class StepRecipe:
         share("give_up_below", self.give_up_below)
         at_least("refills", self.refills, 1)
         check_flags(self.resolved_objective, "uses_priors", "needs_variance", "looks_at_rewards")
-        refills = self.zero_variance == "refill"
         if self.resolved_objective.uses_priors and self.strategy != "all":
             raise ValueError(
                 "`strategy` must be 'all' where responses are compared with a belief (`baseline`): "
                 f"a group chosen by outcome would bias it; got {self.strategy!r}"
             )
-        if self.resolved_objective.uses_priors and refills:
+        if self.zero_variance == "refill" and (self.resolved_objective.uses_priors or self.pilot):
             raise ValueError(
                 "`zero_variance` must be 'drop' or 'keep' where responses are compared with a "
-                "belief (`baseline`): every prompt has a signal; got 'refill'"
-            )
-        if self.pilot and refills:
-            raise ValueError(
-                "`zero_variance` must be 'drop' or 'keep' with "
-                f"{type(self.allocation).__name__}: prompts added later have no pilot to share out "
-                "draws by; got 'refill'"
+                "belief (`baseline`), and where an `allocation` has a pilot; got 'refill'"
             )
 
     def _check_draws(self) -> None:
@@ -218,15 +210,8 @@ class StepRecipe:
             or self.resolved_objective.uses_priors
         )
 
-    def session(
-        self,
-        keys: Iterable[Key],
-        step: int,
-        *,
-        priors: ArrayLike | None = None,
-        budgets: ArrayLike | None = None,
-    ) -> RolloutSession:
-        """Start to sample prompts, in a training step of this number; see `RolloutSession`."""
+    def session(self, keys: Iterable[Key], step: int, **known: Any) -> RolloutSession:
+        """Start to sample prompts in a step of this number; `known` are `priors` and `budgets`."""
         return RolloutSession(
             keys,
             exit_rule=self.resolved_exit_rule,
@@ -234,8 +219,7 @@ class StepRecipe:
             seed=self.seed,
             step=step,
             positive_threshold=self.positive_threshold,
-            priors=priors,
-            budgets=budgets,
+            **known,
             give_up_below=self.give_up_below,
         )
 

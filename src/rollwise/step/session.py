@@ -118,9 +118,7 @@ def _misfit(result: Result, max_new_tokens: float) -> str:
     if not isinstance(result, Completion):
         return ""
     tokens, logprobs = result.tokens, np.asarray(result.logprobs)
-    if not isinstance(result.text, str):
-        return "completions whose text is a text"
-    if not isinstance(tokens, Sequence) or not _are_tokens(tokens):
+    if not isinstance(tokens, Sequence):
         return "completions whose tokens are a list of token ids"
     if len(tokens) > max_new_tokens:
         return (
@@ -131,16 +129,7 @@ def _misfit(result: Result, max_new_tokens: float) -> str:
         return "completions with a log-probability for each token"
     if logprobs.dtype.kind not in "fiu" or np.isinf(logprobs).any() or (logprobs > ROUNDING).any():
         return "completions whose log-probabilities are finite numbers, at most 0, or NaN"
-    if not isinstance(result.truncated, bool | np.bool_):
-        return "completions whose `truncated` is True or False"
     return ""
-
-
-def _are_tokens(values: Sequence[object]) -> bool:
-    kinds = set(map(type, values))
-    if not all(kind is int or issubclass(kind, np.integer) for kind in kinds):
-        return False
-    return min(values, default=0) >= 0  # type: ignore[type-var, operator]
 
 
 @dataclass
