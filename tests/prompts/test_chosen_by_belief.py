@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from rollwise.beliefs import Belief
+from rollwise.beliefs import Belief, DecayedBeta
 from rollwise.prompts import Posterior, Prioritized, Worth
 
 
@@ -24,7 +24,9 @@ def within_errors(found, expected):
 
 def test_the_decay_is_that_of_mopps():
     """α ← λα + (1 − λ)α₀ + n₊, with other priors."""
-    sampler = Posterior("a", 1, decay=0.8, prior_correct=2.0, prior_incorrect=3.0)
+    sampler = Posterior(
+        "a", 1, belief=DecayedBeta(1, decay=0.8, prior_correct=2.0, prior_incorrect=3.0)
+    )
     alpha, beta = 2.0, 3.0
     for correct in (0, 5, 8, 2):
         sampler.tell(["a"], [correct], [8])

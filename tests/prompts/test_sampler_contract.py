@@ -111,7 +111,6 @@ def test_samplers_learn_from_what_they_are_told():
         (CDAS, {"warmup_epochs": -1}, "^warmup_epochs must be at least 0, got -1$"),
         (Posterior, {"target": 1.5}, "^target must lie between 0 and 1, got 1.5$"),
         (Posterior, {"decay": -0.1}, "^decay must lie between 0 and 1, got -0.1$"),
-        (Posterior, {"prior_correct": 0.0}, "^prior_correct must be finite and above 0, got 0.0$"),
         (Worth, {"objective": "grpo"}, "objective must be one of linear, log, sqrt, arcsine"),
         (Worth, {"power": -1.0}, "power must be finite and at least 0, got -1.0"),
         (Worth, {"exploration": 0.0}, "exploration must lie above 0, at most 1, got 0.0"),

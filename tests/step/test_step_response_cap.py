@@ -8,7 +8,7 @@ from rollwise.errors import EngineError
 from rollwise.sampling import Draw, Pool
 from rollwise.step import StepRecipe, make_group
 from rollwise.step.episodes import Episode, ResponseFigures, Span, Usage
-from rollwise.step.response_cap import cap_responses, gradient_size
+from rollwise.step.groups import cap_responses, gradient_size
 
 HALF, SURE = np.log(0.5), np.log(0.9)
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollwise.beliefs import Belief, DecayedBeta
 from rollwise.beliefs.belief import priors_from
 from rollwise.beliefs.state import Indices
 from rollwise.prompts.fixed_set import CountingSampler
@@ -22,16 +21,10 @@ class Posterior(CountingSampler):
     """
 
     target: float = setting(0.5, "Aim at this pass rate.")
-    prior_correct: float = setting(1.0, "Begin from Beta(α₀, β₀) with this α₀.")
-    prior_incorrect: float = setting(1.0, "Begin from Beta(α₀, β₀) with this β₀.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         share("target", self.target)
-
-    def make_belief(self) -> Belief:
-        prior = {"prior_correct": self.prior_correct, "prior_incorrect": self.prior_incorrect}
-        return DecayedBeta(len(self.keys), decay=self.decay, **prior)
 
     def choose(self, count: int, exclude: Mask | None) -> Indices:
         indices = allowed(len(self.keys), exclude)

@@ -133,8 +133,7 @@ class PassRateObjective(Objective):
 
     With `baseline="pool"`, A = f′(p)·p(1 − p)·k/k₊ for correct members and −f′(p)·p(1 − p)·k/k₋ for
     incorrect ones: the mean of A·∇log π over the group is f′(p)·∇p in expectation, whatever the
-    share of either side. A group with one side only has (1 − p)·f′(p)·∇p or p·f′(p)·∇p; a pool of
-    equal rewards, or of one side, gets zeros.
+    share of either side. A pool of equal rewards, or of one side, gets zeros.
 
     `estimates` says what stands for p and p(1 − p). `plug_in` takes n₊/N, which is biased in a pool
     that stopped because of what it held. `unbiased` takes `unbiased_estimates`: `Linear` is then

@@ -8,10 +8,9 @@ from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool
 from rollwise.sampling.draws import Key
 from rollwise.step.episodes import Example
-from rollwise.step.groups import TrainedGroup, make_group, normalize_advantages
+from rollwise.step.groups import TrainedGroup, cap_responses, make_group, normalize_advantages
 from rollwise.step.metrics import rollout_metrics, tell, visit_rows
 from rollwise.step.recipe import StepRecipe
-from rollwise.step.response_cap import cap_responses
 from rollwise.step.rollouts import RollOut, Rollouts, draw_rollouts
 
 

@@ -15,7 +15,7 @@ from rollwise.config import make_config
 from rollwise.config.step import step_recipe
 from rollwise.integrations.trl import single_responses
 from rollwise.step.episodes import ResponseFigures
-from rollwise.step.response_cap import gradient_size
+from rollwise.step.groups import gradient_size
 
 pytestmark = pytest.mark.trl
 
