@@ -149,19 +149,15 @@ class Features(Kept):
     its variance over the column (EM), so that useless columns vanish. Λ and h are forgotten slowly,
     because the policy learns and columns may mislead. A step costs O(d²·P + d³) for d weights.
 
-    Weights say too much while they rest on few visits, and too little once they are shrunk. So a
-    factor c on w·φ takes a Newton step for the slope of the surprises on c·w·φ, before the weights
-    learn from them.
+    A factor c on w·φ takes a Newton step for the slope of the surprises on c·w·φ before that, for
+    weights say too much while they rest on few visits, and too little once they are shrunk.
 
     Args:
         columns: Name -> one value for each prompt: labels, numbers, or vectors.
 
     Attributes:
         columns: The names of those that tell prompts apart, with commas between them.
-        total: P, the number of prompts.
-        weights: w, shape (d,).
-        information: Λ, shape (d, d).
-        evidence: h, shape (d,).
+        weights: w, shape (d,); with `information` Λ, (d, d), and `evidence` h, (d,).
         variances: τ² of each column, shape (C,).
         scale: c and the information that it rests on, shape (2,).
 

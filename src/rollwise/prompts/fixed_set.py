@@ -144,7 +144,15 @@ class FixedSetSampler(Kept, PromptSampler):
         }
 
     def load_state_dict(self, state: State) -> None:
-        check_same_prompts(state, self)
+        own, kind = type(self).__name__, str(state.get("sampler", ""))
+        if kind not in ("", own):
+            raise ValueError(f"the state is of the sampler {kind}, this one is {own}")
+        if (found := str(state.get("fingerprint", self.fingerprint))) != self.fingerprint:
+            raise ValueError(
+                f"the state is of {state.get('prompts')} other prompts, or of these in another "
+                f"order: their fingerprint is {found}, that of this sampler's "
+                f"{len(self.keys)} keys {self.fingerprint}"
+            )
         values = values_in(self, ("asks", *self._counted, *self.kept), state)
         own, kind = type(self.belief).__name__, str(from_state(state, "belief"))
         if kind != own:
@@ -183,16 +191,3 @@ def _are_indices(found: NDArray[Any], total: int) -> bool:
     if found.ndim != 1 or not found.size:
         return found.ndim == 1
     return found.dtype.kind in "iu" and bool(found.min() >= 0 and found.max() < total)
-
-
-def check_same_prompts(state: State, sampler: Any) -> None:
-    """Refuse the state of another kind of sampler, or of other prompts; says what differs."""
-    own, total = type(sampler).__name__, len(sampler.keys)
-    if (kind := str(state.get("sampler", own))) != own:
-        raise ValueError(f"the state is of the sampler {kind}, this one is {own}")
-    if (found := str(state.get("fingerprint", sampler.fingerprint))) != sampler.fingerprint:
-        raise ValueError(
-            f"the state is of {state.get('prompts')} other prompts, or of these in another order: "
-            f"their fingerprint is {found}, that of this sampler's {total} keys "
-            f"{sampler.fingerprint}"
-        )

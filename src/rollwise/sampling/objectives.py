@@ -120,13 +120,6 @@ def belief_baseline(pool: Pool) -> Floats:
     return baseline
 
 
-def share_of_draws(pool: Pool) -> float:
-    """1 / E[N] under the belief, relative to the fewest draws, by which all prompts weigh alike."""
-    if pool.stopping is None:
-        return 1.0
-    return float(pool.stopping.certain_need[0, 0] / pool.stopping.expected_need[0, 0])
-
-
 @dataclass(frozen=True)
 class PassRateObjective(Objective):
     """Base class of objectives that follow the gradient of a function f of the pass rate p.
@@ -213,8 +206,10 @@ class PassRateObjective(Objective):
                 "priors= to its RolloutSession, or set pool.prior = (alpha, beta)"
             )
         alpha, beta = pool.prior
-        surprise = pool.correct - belief_baseline(pool)
-        advantages: Floats = self.slope(alpha / (alpha + beta)) * share_of_draws(pool) * surprise
+        surprise, share = pool.correct - belief_baseline(pool), 1.0
+        if pool.stopping is not None:  # 1 / E[N], relative to the fewest: all prompts weigh alike
+            share = float(pool.stopping.certain_need[0, 0] / pool.stopping.expected_need[0, 0])
+        advantages: Floats = self.slope(alpha / (alpha + beta)) * share * surprise
         return advantages
 
 

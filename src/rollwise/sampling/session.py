@@ -30,12 +30,8 @@ class RolloutSession:
                 response = generate(draw)
                 session.record(draw, reward=grade(response), response=response)
 
-    With an engine of many slots, and a schedule that streams (`Streamed`):
-
-        while not session.done:
-            engine.submit(session.next_draws(free_slots=engine.free_slots))
-            draw, response = engine.wait()
-            engine.cancel(session.record(draw, reward=grade(response), response=response))
+    With a schedule that streams (`Streamed`), ask for as many draws as the engine has free slots
+    while the session is not `done`, and cancel the draws that `record` returns.
 
     Args:
         keys: The prompts, each once (strings or integers; NumPy's integers become Python's).
@@ -63,10 +59,8 @@ class RolloutSession:
         surplus: Draws handed out beyond a prompt's exit: cancelled, or dropped if already done.
 
     Raises:
-        ValueError: No keys, a key twice, a count below 1, a seed or step below 0, or priors or
-            budgets that do not fit the keys.
-        TypeError: A key that is neither a string nor an integer (a bool is neither), or a rule that
-            is no `ExitRule`.
+        ValueError: No keys, a key twice, or an argument out of its range or unfit for the keys.
+        TypeError: A key that is neither a string nor an integer, or a rule that is no `ExitRule`.
     """
 
     def __init__(
@@ -155,8 +149,7 @@ class RolloutSession:
             at_least("free_slots", free_slots, 1)
         draws: list[Draw] = []
         while free_slots is None or len(draws) < free_slots:
-            repeated = self._next_repeat() if self._repeats else None
-            draw = repeated or self._next_new(ahead=free_slots is not None)
+            draw = self._next_repeat() or self._next_new(ahead=free_slots is not None)
             if draw is None:
                 break
             draws.append(draw)

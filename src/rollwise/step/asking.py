@@ -56,11 +56,6 @@ def expected_of(sampler: PromptSampler, keys: Sequence[Key]) -> NDArray[np.float
     return array_from(sampler, "expected_pass_rates", wanted, fits, keys)
 
 
-def priors_of(sampler: PromptSampler, keys: Sequence[Key]) -> NDArray[np.float64]:
-    """Ask a sampler for priors, shape (P, 2); a `PluginError` names wrong ones."""
-    return priors_from(sampler, "pass_rate_priors", len(keys), keys)
-
-
 def shared_out(
     allocation: Allocation, pass_rates: NDArray[np.float64], least: int = 0
 ) -> NDArray[np.int64]:
@@ -90,7 +85,7 @@ def session_arguments(
     """
     found: dict[str, Any] = {}
     if recipe.uses_priors:
-        found["priors"] = priors_of(sampler, keys)
+        found["priors"] = priors_from(sampler, "pass_rate_priors", len(keys), keys)
     if recipe.allocation is not None and not recipe.pilot:
         budgets = shared_out(recipe.allocation, expected_of(sampler, keys), least=1)
     if recipe.most_draws is not None:

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rollwise.beliefs.belief import priors_from
 from rollwise.beliefs.state import metrics_of
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool, has_zero_variance
 from rollwise.sampling.draws import Key
-from rollwise.step.asking import expected_of, priors_of
+from rollwise.step.asking import expected_of
 from rollwise.step.episodes import ResponseFigures
 from rollwise.step.groups import TrainedGroup
 from rollwise.step.rollouts import Rollouts
@@ -167,7 +168,9 @@ def visit_rows(
     """
     keys: list[Key] = [pool.key for pool in pools]
     expected_P = expected_of(sampler, keys)
-    strength_P: NDArray[np.float64] = np.sum(priors_of(sampler, keys), axis=1)
+    strength_P: NDArray[np.float64] = priors_from(sampler, "pass_rate_priors", len(keys), keys).sum(
+        axis=1
+    )
     return [
         {
             "key": str(pool.key),
