@@ -130,19 +130,10 @@ def test_counts_that_the_stopping_cannot_come_to_have_plug_in_weights():
         assert found.tolist() == advantages(pool, group, objective).tolist()
 
 
-@pytest.mark.parametrize(
-    ("rewards", "stopping", "message"),
-    [
-        ([0, 1, 0, 1, 0], Stopping(Balanced(2, 2), Rounds(1, 4), 4), "'x' has 5 .* budget .* 4$"),
-        ([0, 1, 0, 1], None, r"'x' was to stop: .*RolloutSession.*pool\.stopping = "),
-        ([0, 0], None, r"'x' was to stop: .*RolloutSession.*pool\.stopping = "),
-    ],
-)
-def test_unbiased_needs_to_know_the_stopping(rewards, stopping, message):
-    pool, group = grouped(rewards)
-    pool.stopping = stopping
-    with pytest.raises(ValueError, match=message):
-        advantages(pool, group, "linear", estimates="unbiased")
+@pytest.mark.parametrize("rewards", [[0, 1, 0, 1], [0, 0]])
+def test_unbiased_needs_to_know_the_stopping(rewards):
+    with pytest.raises(ValueError, match=r"'x' was to stop: .*RolloutSession.*pool\.stopping = "):
+        advantages(*grouped(rewards), "linear", estimates="unbiased")
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,6 @@ from rollwise.sampling.checks import one_of, setting
 Floats = NDArray[np.float64]
 
 Form = Literal["paper", "released_code", "calibrated"]
-"""`paper`: difficulty is an average of gaps, as published. `released_code`: the same with a first
-step of ½, as its authors run it. `calibrated`: difficulty and competence are logits (ours)."""
-
 FORM_HELP = (
     "Rate as published (`paper`), with half its first step (`released_code`), or in logits "
     "(`calibrated`)."
@@ -23,8 +20,6 @@ FORM_HELP = (
 
 STEP, COMPETENCE_STEP, FLOOR = 4.0, 2.0, 0.1
 """Of the calibrated form: the first steps of D and of C, in logits, and the least share of them."""
-
-_SAMPLED = 1 << 16
 
 
 def logistic(logits: Any) -> Any:
@@ -66,6 +61,11 @@ class Ratings(Belief):
         self._tells = 0
 
     @property
+    def difficulty(self) -> Floats:
+        """D of each prompt, shape (total,); a copy."""
+        return self._difficulty.copy()
+
+    @property
     def competence(self) -> float:
         """C."""
         return self._competence
@@ -98,10 +98,6 @@ class Ratings(Belief):
             self._difficulty[indices] = difficulty + change
             self._competence -= float(change.sum()) / self.total
 
-    def difficulties(self, indices: Indices | slice) -> Floats:
-        difficulties: Floats = self._difficulty[indices].copy()
-        return difficulties
-
     def hardness(self, target: float) -> tuple[Floats, float]:
         """Return D of all prompts (not a copy), and the D to aim at.
 
@@ -111,9 +107,8 @@ class Ratings(Belief):
         return self._difficulty, self._competence - offset
 
     def metrics(self) -> dict[str, float]:
-        """Return the competence, quantiles of the difficulty (of a sample), and the share seen."""
-        sample = self._difficulty[:: -(-self.total // _SAMPLED)]
-        low, middle, high = np.quantile(sample, (0.1, 0.5, 0.9)).tolist()
+        """Return the competence, quantiles of the difficulty, and the share seen."""
+        low, middle, high = np.quantile(self._difficulty, (0.1, 0.5, 0.9)).tolist()
         return {
             "competence": self._competence,
             "difficulty_p10": low,

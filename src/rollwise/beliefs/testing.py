@@ -60,10 +60,6 @@ class BeliefContract:
             belief.learn(np.array([2, 5]), np.array([4, 0]), np.array([4, 4]))
         solved, failed = belief.mean(np.array([2, 5]))
         assert solved > failed, f"{solved} of a solved prompt, {failed} of a failed one"
-        hardness, aim = belief.hardness(0.5)
-        assert hardness.shape == (TOTAL,)
-        assert np.all(np.isfinite([*hardness, aim]))
-        assert hardness[2] < hardness[5]
 
     def test_metrics_are_finite_figures(self) -> None:
         belief = self.make(TOTAL)

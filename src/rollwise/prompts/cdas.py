@@ -58,19 +58,24 @@ class CDAS(FixedSetSampler):
         return Ratings(len(self.keys), form=self.form)
 
     @property
-    def difficulty(self) -> NDArray[np.float64] | None:
-        """D of each prompt, shape (P,), in key order, a copy; None if the belief rates none."""
-        return self.belief.difficulties(slice(None))
+    def difficulty(self) -> NDArray[np.float64]:
+        """D of each prompt, shape (P,), in key order, a copy; of the belief `Ratings` alone."""
+        found: NDArray[np.float64] = self.belief.difficulty  # type: ignore[attr-defined]
+        return found
 
     @property
-    def competence(self) -> float | None:
-        """C; None if the belief rates none."""
-        return self.belief.competence
+    def competence(self) -> float:
+        """C; of the belief `Ratings` alone."""
+        return float(self.belief.competence)  # type: ignore[attr-defined]
 
     def choose(self, count: int, exclude: Mask | None) -> Indices:
         first = self._warm_up(count, exclude)
         taken = marked(exclude, first, len(self.keys))
-        hardness, aim = self.belief.hardness(self.target)
+        if isinstance(self.belief, Ratings):
+            hardness, aim = self.belief.hardness(self.target)
+        else:
+            mean = self.belief.mean(slice(None)).astype(float)
+            hardness, aim = 1.0 - np.where(np.isnan(mean), self.target, mean), 1.0 - self.target
         nearest = nearest_on_both_sides(hardness, aim, count - len(first), taken)
         return np.concatenate([first, nearest])
 

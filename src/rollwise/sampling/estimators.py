@@ -64,18 +64,13 @@ def unbiased_estimates(stopping: Stopping) -> Estimates:
 def estimates_of(pool: Pool) -> tuple[float, float] | None:
     """Look up the unbiased estimates of p and p(1 − p); None at counts it cannot reach.
 
-    A `ValueError` if the pool does not know its stopping, or has outgrown its budget.
+    A `ValueError` if the pool does not know its stopping.
     """
     stopping = pool.stopping
     if stopping is None:
         raise ValueError(
             f"estimates = 'unbiased' needs to know how prompt {pool.key!r} was to stop: take its "
             "pool from a RolloutSession, or set pool.stopping = Stopping(rule, schedule, budget)"
-        )
-    if len(pool) > stopping.budget:
-        raise ValueError(
-            f"prompt {pool.key!r} has {len(pool)} responses, more than the budget of its stopping, "
-            f"{stopping.budget}"
         )
     tables, state = unbiased_estimates(stopping), (pool.positives, pool.negatives)
     found = float(tables.pass_rate[state]), float(tables.variance[state])

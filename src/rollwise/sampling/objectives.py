@@ -141,7 +141,7 @@ class PassRateObjective(Objective):
 
     Raises:
         ValueError: An unknown way of estimating or baseline. From `advantages`: `unbiased` for a
-            pool that does not know its stopping or has outgrown its budget; `belief` for a pool
+            pool that does not know its stopping; `belief` for a pool
             without a prior.
     """
 
