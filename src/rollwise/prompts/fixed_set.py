@@ -149,9 +149,8 @@ class FixedSetSampler(Kept, PromptSampler):
             raise ValueError(f"the state is of the sampler {kind}, this one is {own}")
         if (found := str(state.get("fingerprint", self.fingerprint))) != self.fingerprint:
             raise ValueError(
-                f"the state is of {state.get('prompts')} other prompts, or of these in another "
-                f"order: their fingerprint is {found}, that of this sampler's "
-                f"{len(self.keys)} keys {self.fingerprint}"
+                f"the state is of {state.get('prompts')} prompts, this one has {len(self.keys)}: "
+                f"other ones, or in another order (fingerprints {found}, {self.fingerprint})"
             )
         values = values_in(self, ("asks", *self._counted, *self.kept), state)
         own, kind = type(self.belief).__name__, str(from_state(state, "belief"))
