@@ -22,6 +22,7 @@ single draws with the belief as baseline on 2 to 10 and 7 to 10 terms, chosen by
 import argparse
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
-from rollwise.beliefs import Belief, Constant, DecayedBeta, Features, LogitKalman
+from rollwise.beliefs import Belief, DecayedBeta, Features, LogitKalman
 from rollwise.tasks.columns import smoothed
 
 SHIPPED = Path(__file__).parent / "histories"
@@ -47,13 +48,42 @@ Ints = NDArray[np.int64]
 LEVEL, MEASURED = 4, slice(5, 7)
 """Columns of a history that not all have."""
 
+
+@dataclass
+class Constant(Belief):
+    """Expects of every prompt the share of correct responses so far; older steps count less."""
+
+    decay: float = 0.8
+    strength: float = 2.0
+
+    def __post_init__(self) -> None:
+        self.correct, self.drawn = 1.0, 2.0
+
+    def believe(self, indices: Any) -> tuple[Floats, Floats]:
+        """Return the share, for all alike."""
+        count = len(np.arange(self.total)[indices])
+        return np.full(count, self.correct / self.drawn), np.full(count, self.strength)
+
+    def learn(self, indices: Ints, correct: Ints, drawn: Ints) -> None:
+        """Count the responses of a step."""
+        self.correct = self.decay * self.correct + float(np.sum(correct))
+        self.drawn = self.decay * self.drawn + float(np.sum(drawn))
+
+
+class FixedVariance(LogitKalman):
+    """Keeps the variance of the set."""
+
+    def _scale_by(self, *surprises: Floats) -> None:
+        """Learn nothing."""
+
+
 COMPARED: dict[str, Callable[[int], Belief]] = {
     "constant": lambda total: Constant(total),
     "decayed Beta, 0.5": lambda total: DecayedBeta(total, decay=0.5),
     "decayed Beta, 0.7": lambda total: DecayedBeta(total, decay=0.7),
     "decayed Beta, 0.9": lambda total: DecayedBeta(total, decay=0.9),
     "logit Kalman, no drift": lambda total: LogitKalman(total, drift_gain=0.0),
-    "logit Kalman, fixed variance": lambda total: LogitKalman(total, learn_variance=False),
+    "logit Kalman, fixed variance": lambda total: FixedVariance(total),
     "logit Kalman": lambda total: LogitKalman(total),
 }
 

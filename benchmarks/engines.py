@@ -48,7 +48,7 @@ from rollwise.grading import ExactGrader
 from rollwise.models.encoding import encode_prompts
 from rollwise.models.loading import load_model, model_path
 from rollwise.sampling import Draw
-from rollwise.sampling.session import draw_seed
+from rollwise.sampling.draws import draw_seed
 from rollwise.step.outcomes import Prompts
 from rollwise.step.session import RolloutCost, grade_with, run_session
 from rollwise.tasks import make_running_sums

@@ -32,9 +32,7 @@ Make = Callable[[Sequence[str], int], rp.FixedSetSampler]
 
 SAMPLERS: dict[str, Make] = {
     "CDAS, paper": lambda keys, batch: rp.CDAS(keys, batch),
-    "CDAS, calibrated, ¼ revisits": lambda keys, batch: rp.CDAS(
-        keys, batch, form="calibrated", revisit_share=0.25
-    ),
+    "CDAS, calibrated": lambda keys, batch: rp.CDAS(keys, batch, form="calibrated"),
     "CDAS, limited": lambda keys, batch: rp.CDAS(keys, batch, visits=1000),
     "Uniform": lambda keys, batch: rp.Uniform(keys, batch),
     "Curriculum": lambda keys, batch: rp.Curriculum(keys, batch, levels=[5] * len(keys)),

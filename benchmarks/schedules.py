@@ -80,6 +80,7 @@ class Setting:
     slots: str
     rule: rw.ExitRule = RULE
     schedule: rw.Schedule = STREAMED
+    below: float = 0.0
     belief: str = "flat"
     lengths: Lengths = LENGTHS
     by_completion: bool = False
@@ -115,7 +116,7 @@ def in_rounds(slots: str) -> Setting:
 
 def giving_up(below: float, belief: str = "flat", slots: str = "saturated") -> Setting:
     """Streaming that gives a prompt up."""
-    return Setting(slots, rule=rw.GiveUp(RULE, below), belief=belief)
+    return Setting(slots, below=below, belief=belief)
 
 
 def grpo(slots: str) -> Setting:
@@ -149,7 +150,14 @@ def sample(setting: Setting, shape: str, seed: int) -> Outcome:
     """Sample a batch once."""
     rates, believed = problem(shape, seed)
     priors = believed if setting.belief == "visit" else None
-    session = rw.RolloutSession(rates, setting.rule, setting.schedule, seed=seed, priors=priors)
+    session = rw.RolloutSession(
+        rates,
+        setting.rule,
+        setting.schedule,
+        seed=seed,
+        priors=priors,
+        give_up_below=setting.below,
+    )
     engine = SimulatedEngine(rates, setting.lengths, SLOTS[setting.slots], prefill=PREFILL)
     (simulate_by_completion if setting.by_completion else simulate)(session, engine)
     pools = list(session.pools.values())

@@ -25,12 +25,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from beliefs import Constant
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
 import rollwise as rw
-from rollwise.beliefs import Belief, Constant, Features, LogitKalman
+from rollwise.beliefs import Belief, Features, LogitKalman
 from rollwise.statistics.curves import mean_over_seeds
 
 Floats = NDArray[np.float64]

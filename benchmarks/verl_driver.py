@@ -160,7 +160,7 @@ def sample(trainer: RollwiseTrainer, order: Order, number: int) -> PromptReport:
                 weights=(number - 1, number - 1),
             )
             session.record(draw, float(correct), response)
-    group = make_group(trainer.recipe, session.pools[order.key], np.random.default_rng(0))
+    group = make_group(trainer.recipe, session.pools[order.key])
     return PromptReport.of(session, group, session.surplus * TOKENS, [])
 
 

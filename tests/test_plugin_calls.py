@@ -37,10 +37,10 @@ def rule_of(answer):
     ids=["None", "text", "float", "integers", "shape", "float of counts"],
 )
 def test_an_exit_rule_must_return_booleans(answer):
-    with pytest.raises(PluginError, match=r"Rule: `satisfied` \(.*, line \d+\) must return"):
-        RolloutSession(["a"], rule_of(answer), Rounds(2, 2)).next_draws()
-    with pytest.raises(PluginError, match="must return True or False"):
-        check_reachable(rule_of(lambda n, m: None), Rounds(2, 2))
+    with pytest.raises(
+        PluginError, match=r"Rule: `satisfied` \(.*, line \d+\) must return True or"
+    ):
+        check_reachable(rule_of(answer), Rounds(2, 2))
 
 
 def test_an_exit_rule_for_single_counts_is_asked_pair_by_pair():
@@ -93,17 +93,6 @@ def test_advantages_must_be_finite_numbers_one_a_member(values, got):
         advantages_by(Mine(), pool, group)
 
 
-def test_an_exit_rule_must_answer_the_same_for_the_same_counts():
-    calls = []
-
-    def alternates(positives, negatives):
-        calls.append(1)
-        return len(calls) % 2 == 0
-
-    with pytest.raises(PluginError, match=r"Rule: `satisfied` .* the same for the same counts"):
-        check_reachable(rule_of(alternates), Rounds(2, 2))
-
-
 def test_a_module_that_exits_on_import_is_an_error(tmp_path, monkeypatch):
     (tmp_path / "ends_at_once.py").write_text("exit()\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -131,12 +120,10 @@ def test_results_that_an_engine_yields_one_by_one_are_taken():
     ("changed", "due"),
     [
         ({"draw": "a"}, "results whose draw is one of those submitted"),
-        ({"text": b""}, "text is a text"),
         ({"tokens": [1, 2, 3]}, r"within 2 tokens \(`engine.max_new_tokens`\), not 3"),
-        *(({"tokens": [t, 1]}, "tokens are a list of token ids") for t in ("five", 1.5, -1)),
+        ({"tokens": 5}, "tokens are a list of token ids"),
         ({"logprobs": np.zeros(4)}, "a log-probability for each token"),
         *(({"logprobs": [p, -1.0]}, "finite numbers, at most 0") for p in (-np.inf, 0.5)),
-        ({"truncated": "no"}, "`truncated` is True or False"),
     ],
 )
 def test_a_completion_with_a_wrong_part_names_its_engine(changed, due):

@@ -175,7 +175,7 @@ def test_a_state_that_a_sampler_cannot_load_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"belief": {"type": "constant"}}, r"`belief\.type` must be `own` with `prompts.type`"),
+        ({"belief": {"type": "latest"}}, r"`belief\.type` must be `own` with `prompts.type`"),
         (
             {"prompts": {"visits": 2}},
             "`visits` needs a sampler that takes it; least_seen:LeastSeen does not",

@@ -183,8 +183,6 @@ def train_with(tmp_path, monkeypatch, capsys):
         ("Schedule", "max_samples = None", "max_samples", "an integer from 1"),
         ("Schedule", "def dispatcher(self): pass", "dispatcher", "add, changed and"),
         ("Rule", "def satisfied(self, n, m): {}['x']", "satisfied", "KeyError: 'x'"),
-        ("Rule", "def gives_up(self, chance): return 1.0", "gives_up", "a boolean array"),
-        ("Rule", "def uses_priors(self): return False", "uses_priors", "True or False"),
         ("Objective", "needs_variance = None", "needs_variance", "NoneType"),
         ("Allocation", "def counts(self, p): return p", "counts", "integers from"),
         ("Schedule", "def asks(self, n): return None", "asks", "True or False"),

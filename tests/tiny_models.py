@@ -13,8 +13,7 @@ from transformers import (
 )
 
 from rollwise.models.loading import model_path
-from rollwise.sampling import Draw
-from rollwise.sampling.session import draw_seed
+from rollwise.sampling import Draw, draw_seed
 
 END = 1
 LIMIT = 12

@@ -5,7 +5,6 @@ import pytest
 
 from rollwise.beliefs import (
     Belief,
-    Constant,
     DecayedBeta,
     Features,
     LatestPassRate,
@@ -31,7 +30,7 @@ KINDS = {
     "with a prior": lambda n: DecayedBeta(n, decay=1.0, prior_correct=0.5, prior_incorrect=3.0),
     "latest": LatestPassRate,
     "ratings": Ratings,
-    "calibrated": lambda n: Ratings(n, form="calibrated", step_floor=0.2),
+    "calibrated": lambda n: Ratings(n, form="calibrated"),
     "kalman": LogitKalman,
     "no drift": lambda n: LogitKalman(n, drift_gain=0.0, noise=0.0, initial_pass_rate=0.1),
     "levels": with_levels,
@@ -46,20 +45,6 @@ class TestBeliefs(BeliefContract):
 
     def make(self, total):
         return self.of_kind(total)
-
-
-class TestConstant(BeliefContract):
-    def make(self, total):
-        return Constant(total)
-
-    def test_it_learns(self):
-        """Of all prompts alike."""
-        belief = self.make(3)
-        belief.learn(np.array([1]), np.array([4]), np.array([4]))
-        assert belief.mean(np.arange(3)).tolist() == [belief.mean(np.array([0]))[0]] * 3
-        assert belief.mean(np.array([0])) > 0.5
-        hardness, aim = self.make(3).hardness(0.25)
-        assert (hardness.tolist(), aim) == ([0.5] * 3, 0.75)
 
 
 def forgets(belief, state):
@@ -112,15 +97,10 @@ def test_a_state_with_a_table_in_it_is_told_so():
         (LogitKalman, {"initial_variance": 0.0}, "initial_variance must be finite and above 0"),
         (LogitKalman, {"noise": -0.1}, "noise must be finite and at least 0"),
         (LogitKalman, {"drift_gain": 1.5}, "drift_gain must lie between 0 and 1"),
-        (Constant, {"decay": 1.1}, "decay must lie between"),
-        (Constant, {"strength": 0.0}, "strength must be finite"),
         (DecayedBeta, {"decay": np.nan}, "decay must lie between 0 and 1, got nan"),
         (DecayedBeta, {"prior_correct": 0.0}, "prior_correct must be finite and above 0, got 0.0"),
         (DecayedBeta, {"prior_incorrect": np.nan}, "prior_incorrect must be finite and above 0"),
         (Ratings, {"form": "glicko"}, "^form must be one of paper, released_code, calibrated; got"),
-        (Ratings, {"step": 0.0}, "^step must be finite and above 0, got 0.0$"),
-        (Ratings, {"competence_step": np.inf}, "^competence_step must be finite and above 0"),
-        (Ratings, {"step_floor": 1.5}, "^step_floor must lie between 0 and 1, got 1.5$"),
     ],
 )
 def test_settings_out_of_range_are_refused(kind, setting, message):
@@ -144,20 +124,3 @@ def test_counts_decay_at_a_visit(decay, believed):
     assert belief.priors(np.array([1, 0])).tolist() == [[1, 1], believed]
     assert belief.mean(np.array([1, 0])).tolist() == [0.5, believed[0] / sum(believed)]
     assert belief.metrics() == {"visited": 0.5}  # once, whatever was drawn
-
-
-def test_the_share_of_correct_responses_older_steps_counting_half():
-    """(1 + 0)/(2 + 0) = ½; then (½ + 6)/(1 + 8) = 13/18; then (3¼ + 0)/(4½ + 1) = 13/22."""
-    belief, indices = Constant(5, decay=0.5), np.arange(5)
-    assert belief.believe(indices)[0].tolist() == [0.5] * 5
-    belief.learn(np.array([0, 3]), np.array([2, 4]), np.array([4, 4]))
-    assert belief.believe(indices)[0] == pytest.approx([13 / 18] * 5)
-    belief.learn(np.array([1]), [0], [1])
-    assert belief.believe(indices)[0] == pytest.approx([13 / 22] * 5)
-    assert belief.metrics()["belief_share"] == pytest.approx(13 / 22)
-    before = belief.state_dict()
-    belief.learn(np.array([0]), [0], [0])
-    assert belief.state_dict() == before
-    for state, message in (({"total": 5}, "lacks 'correct'"), ({"total": 2}, "of total 2, this")):
-        with pytest.raises(ValueError, match=message):
-            belief.load_state_dict(state)

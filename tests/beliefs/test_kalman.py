@@ -56,43 +56,23 @@ def test_later_drifts_are_smoothed():
 
 @pytest.mark.parametrize("variance", [0.3, 4.0])
 def test_the_variance_of_the_set_is_learnt_from_single_draws(variance):
-    """Started at 1.5, it comes within a third of the true one; without, it stays."""
+    """Started at 1.5, it comes within a third of the true one."""
     rng = np.random.default_rng(1)
     truth = rng.normal(0, variance**0.5, 1500)
-    belief, fixed = (LogitKalman(1500, noise=0.0, learn_variance=given) for given in (True, False))
+    belief = LogitKalman(1500, noise=0.0)
     for _ in range(300):
         indices = rng.choice(1500, 64, replace=False)
         correct = rng.random(64) < logistic(truth[indices])
-        for each in (belief, fixed):
-            each.learn(indices, correct, np.ones(64))
+        belief.learn(indices, correct, np.ones(64))
     assert belief.variance == pytest.approx(variance, rel=1 / 3)
     assert belief.metrics()["belief_spread"] == pytest.approx(belief.variance**0.5)
-    assert fixed.variance == 1.5
-
-
-def test_expectations_are_right_on_average_in_each_part_of_their_range():
-    """With single draws from a set three times as wide as expected: ten gaps within 2 points."""
-    rng = np.random.default_rng(2)
-    logits = rng.normal(-1, 4.5**0.5, 1000)
-    belief, expected, truths = LogitKalman(1000), [], []
-    for step in range(400):
-        indices = rng.choice(1000, 64, replace=False)
-        truth = logistic(logits[indices])
-        if step > 20:
-            expected.append(belief.believe(indices)[0])
-            truths.append(truth)
-        belief.learn(indices, rng.random(64) < truth, np.ones(64))
-        logits += 0.01
-    expected, truths = np.concatenate(expected), np.concatenate(truths)
-    parts = np.array_split(np.argsort(expected), 10)
-    gaps = [expected[part].mean() - truths[part].mean() for part in parts]
-    assert np.abs(gaps).max() < 0.02
 
 
 def test_what_was_learnt_is_forgotten_and_the_set_stays_as_wide():
     """With V = 1 and noise 0.1, f² = e^(−0.1) a step: m and v of a visit become f·m and
     f²·v + 1 − f². A prompt never visited stays at V."""
-    belief = LogitKalman(3, noise=0.1, initial_variance=1.0, drift_gain=0.0, learn_variance=False)
+    belief = LogitKalman(3, noise=0.1, initial_variance=1.0, drift_gain=0.0)
+    belief._scale_by = lambda *surprises: None  # V stays
     belief.learn(np.array([0]), [7], [8])
     (mean,), (variance,) = belief.logits(np.array([0]))
     for age in range(1, 9):
@@ -120,21 +100,3 @@ def test_the_mean_is_that_of_the_logit_normal():
         mean, variance = belief.logits(np.array([0]))
         exact = logistic(mean + np.sqrt(variance) * nodes) @ weights / weights.sum()
         assert belief.believe(np.array([0]))[0] == pytest.approx([exact], abs=0.02)
-
-
-def test_it_tracks_a_learning_policy_closer_with_the_drift_than_without():
-    """Single draws from logits that start apart, drift up together and wander apart."""
-    errors = {}
-    for gain in (0.0, 0.3):
-        belief, gaps = LogitKalman(400, drift_gain=gain), []
-        rng = np.random.default_rng(1)
-        logits = rng.normal(-1.5, 1.2, 400)
-        for _ in range(150):
-            indices = rng.choice(400, 64, replace=False)
-            truth = logistic(logits[indices])
-            gaps.append(belief.believe(indices)[0] - truth)
-            belief.learn(indices, (rng.random(64) < truth).astype(int), np.ones(64))
-            logits += 0.02 + rng.normal(0, 0.1, 400)
-        errors[gain] = np.mean(np.square(gaps)), abs(np.mean(gaps[5:]))
-    assert errors[0.3][0] < 0.8 * errors[0.0][0]
-    assert errors[0.3][1] < 0.5 * errors[0.0][1]

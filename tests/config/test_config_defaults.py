@@ -176,7 +176,7 @@ NEEDS_FEATURES = "such as `belief.type` = `logit_kalman`"
     [
         ("worth", {"features": ["embedding"]}, "names embedding; the data has level, source, mine"),
         ("worth", {"features": ["source"]}, "the column 'source' is empty"),
-        ("worth", {"type": "constant", "features": ["level"]}, NEEDS_FEATURES),
+        ("worth", {"type": "latest", "features": ["level"]}, NEEDS_FEATURES),
         ("uniform", {"features": ["level"]}, NEEDS_FEATURES),
     ],
 )

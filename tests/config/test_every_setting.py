@@ -166,7 +166,7 @@ def test_a_field_of_the_recipe_is_taken_or_decided_by_trl():
     recipe = {field.name for field in dataclasses.fields(StepRecipe)}
     assert {name for name in recipe if not fields[name].init} == by_trl
     assert fields.keys() - recipe == own
-    given = {"zero_variance": "refill", "refills": 7, "order": "random"}
+    given = {"zero_variance": "refill", "refills": 7, "strategy": "max_variance"}
     made = AdaptiveSampling(**given).recipe(4, "none", "dapo", 3)
     assert {name: getattr(made, name) for name in given} == given
 

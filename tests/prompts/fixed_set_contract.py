@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from rollwise.beliefs.testing_states import assert_same, refused
+from rollwise.beliefs.testing import assert_same, refused
 from rollwise.prompts.testing import STRINGS, PromptSamplerContract, play
 
 

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from rollwise.beliefs import BELIEFS, Belief, LatestPassRate
-from rollwise.prompts import CDAS, Curriculum, FixedSetSampler, Posterior, Prioritized, Uniform
+from rollwise.prompts import (
+    CDAS,
+    Curriculum,
+    FixedSetSampler,
+    Posterior,
+    Prioritized,
+    PromptSampler,
+    Uniform,
+)
 
 
 class FirstOfAll(FixedSetSampler):
@@ -94,7 +102,7 @@ LATEST, CALIBRATED = Uniform("abc", 1, belief=LatestPassRate(3)), CDAS("abc", 1,
     [
         (Uniform("abc", 1), LATEST.state_dict(), "the belief LatestPassRate, this one is Decayed"),
         (CDAS("abc", 1), LATEST.state_dict(), "^the state is of the sampler Uniform, this one is"),
-        (CDAS("abc", 1), {"asks": 3}, "^the state lacks 'tells'; it has asks$"),
+        (CDAS("abc", 1), {"asks": 3}, "^the state lacks 'told'; it has asks$"),
         (CALIBRATED, CDAS("abc", 1).state_dict(), "of form 'paper', this one of 'calibrated'"),
         (EASY, HARD.state_dict(), r"of other prompts: 'hard_walk\.order'"),
     ],
@@ -112,7 +120,13 @@ def test_a_belief_without_a_state_starts_anew_and_says_so(caplog):
     assert "AllTime keeps no state: it starts over" in caplog.text
 
 
-@pytest.mark.parametrize("kind", [Uniform, Curriculum, Posterior])
-def test_samplers_that_count_have_a_decay(kind):
-    levels = {"levels": [4, 4]} if kind is Curriculum else {}
-    assert kind("ab", 1, decay=0.25, **levels).belief.decay == 0.25
+def test_a_sampler_that_keeps_no_state_refuses_one():
+    class InOrder(PromptSampler):
+        def ask(self, count=None, exclude=()):
+            return ["a"]
+
+        def tell(self, keys, correct, drawn): ...
+
+    assert InOrder().state_dict() == {}
+    with pytest.raises(ValueError, match=r"^InOrder has no load_state_dict, .* holds told$"):
+        InOrder().load_state_dict({"told": 3})

@@ -20,10 +20,9 @@ KINDS = {
     "worth": Worth,
     "cdas": CDAS,
     "released": lambda *given: CDAS(*given, form="released_code", warmup_epochs=0),
-    "calibrated": lambda *given: CDAS(*given, form="calibrated", target=0.4, revisit_share=0.25),
-    "warmed up": lambda *given: CDAS(*given, warmup_epochs=2, step_floor=0.2, revisit_share=0.5),
+    "calibrated": lambda *given: CDAS(*given, form="calibrated", target=0.4),
+    "warmed up": lambda *given: CDAS(*given, warmup_epochs=2),
     "posterior": Posterior,
-    "candidates": lambda keys, n, seed: Posterior(keys, n, seed, candidates=max(n, 8)),
     "limited": lambda *given: CDAS(*given, visits=1000),
 }
 
@@ -56,20 +55,9 @@ def shared_rates(belief):
     return {"pass_rates": belief._pass_rates}
 
 
-def known_alone(sampler, keys, correct, drawn):
-    known = [key in sampler.keys for key in keys]
-    given = ([x for x, k in zip(v, known, strict=True) if k] for v in (keys, correct, drawn))
-    Prioritized.tell(sampler, *given)
-
-
 def twice_per_batch(sampler, count=None, exclude=()):
     batch = Uniform.ask(sampler, count, exclude)
     return [*batch[:-1], batch[0]]
-
-
-def half_loads(sampler, state):
-    sampler.asks = 99
-    Uniform.load_state_dict(sampler, state)
 
 
 def forgets_its_position(sampler, state):
@@ -80,20 +68,8 @@ def without_leaving_out(sampler, count=None, exclude=()):
     return Uniform.ask(sampler, count)
 
 
-def divides_by_draws(sampler, keys, correct, drawn):
-    return [1 / n for n in drawn]
-
-
-def keeps_all(sampler):
-    return {**Uniform.state_dict(sampler), "history": np.zeros(sampler.asks)}
-
-
 def impossible_priors(sampler, keys):
     return Prioritized.pass_rate_priors(sampler, keys) - 1
-
-
-def sorted_priors(sampler, keys):
-    return Posterior.pass_rate_priors(sampler, sorted(keys))
 
 
 SharedRates = type("SharedRates", (LatestPassRate,), {"state_dict": shared_rates})
@@ -103,13 +79,8 @@ WRONG = [
     (Uniform, {"load_state_dict": forgets_its_position}, RESUMES),
     (Uniform, {"make_belief": lambda self: SharedRates(len(self.keys))}, RESUMES),
     (Uniform, {"ask": without_leaving_out}, "prompts_can_be_left_out"),
-    (Uniform, {"tell": divides_by_draws}, "tell_takes_what_training_tells"),
-    (Uniform, {"state_dict": keeps_all}, "a_state_does_not_grow"),
-    (Uniform, {"load_state_dict": half_loads}, "an_incomplete_state_is_refused"),
-    (Prioritized, {"tell": known_alone}, "tell_refuses_what_cannot_be"),
     (Prioritized, {"rng": lambda self: np.random.default_rng()}, "the_seed_decides"),
     (Prioritized, {"pass_rate_priors": impossible_priors}, FORECASTS),
-    (Posterior, {"pass_rate_priors": sorted_priors}, FORECASTS),
 ]
 
 
@@ -119,7 +90,7 @@ def test_the_contract_notices(base, methods, test):
         def make(self, keys, batch_size, seed=0):
             return type("Wrong", (base,), methods)(keys, batch_size, seed)
 
-    with pytest.raises((AssertionError, ValueError, ZeroDivisionError)) as caught:
+    with pytest.raises((AssertionError, ValueError)) as caught:
         getattr(Suite(), f"test_{test}")()
     assert str(caught.value), "it must say what is wrong"
 
@@ -132,29 +103,19 @@ def test_samplers_learn_from_what_they_are_told():
         assert play(first, 20, seed=1) != play(second, 20, seed=2)
 
 
-BELOW_2 = {"candidates": 1}, "^candidates must be at least 2, got 1$"
-
-
 @pytest.mark.parametrize(
     ("kind", "settings", "message"),
     [
         (CDAS, {"form": "calibrated", "target": 0.0}, "^target must lie between 0 and 1, both"),
         (CDAS, {"target": 0.3}, "^target is a setting of the form 'calibrated', got 0.3"),
         (CDAS, {"warmup_epochs": -1}, "^warmup_epochs must be at least 0, got -1$"),
-        (CDAS, {"revisit_share": -0.1}, "^revisit_share must lie between 0 and 1, got -0.1$"),
-        (CDAS, {"step": 0.0}, "^step must be finite and above 0, got 0.0$"),
         (Posterior, {"target": 1.5}, "^target must lie between 0 and 1, got 1.5$"),
         (Posterior, {"decay": -0.1}, "^decay must lie between 0 and 1, got -0.1$"),
-        (Posterior, {"prior_correct": 0.0}, "^prior_correct must be finite and above 0, got 0.0$"),
-        (Posterior, *BELOW_2),
-        (Prioritized, {"unvisited": 1.5}, "^unvisited must lie between 0 and 1, got 1.5$"),
         (Worth, {"objective": "grpo"}, "objective must be one of linear, log, sqrt, arcsine"),
         (Worth, {"power": -1.0}, "power must be finite and at least 0, got -1.0"),
         (Worth, {"exploration": 0.0}, "exploration must lie above 0, at most 1, got 0.0"),
-        (Worth, *BELOW_2),
         (Uniform, {"decay": 1.5}, "^decay must lie between 0 and 1, got 1.5$"),
         (curriculum, {"uniform_epochs": np.nan}, "^uniform_epochs must be finite and at least 0"),
-        (curriculum, {"uniform_steps": -1}, "^uniform_steps must be at least 0, got -1$"),
         (Uniform, {"visits": 0}, "^visits must be at least 1, got 0$"),
     ],
 )

@@ -9,9 +9,7 @@ KINDS = {
     "curriculum": lambda *given, **limit: Curriculum(*given, levels=[5] * 20, **limit),
     "prioritized": Prioritized,
     "cdas": lambda *given, **limit: CDAS(*given, warmup_epochs=0, **limit),
-    "calibrated": lambda *given, **limit: CDAS(
-        *given, form="calibrated", revisit_share=0.5, **limit
-    ),
+    "calibrated": lambda *given, **limit: CDAS(*given, form="calibrated", **limit),
     "posterior": Posterior,
 }
 

@@ -34,7 +34,6 @@ def report(tmp_path_factory):
         "difficulty_p10": -1.0,
         "difficulty_p50": 0.0,
         "difficulty_p90": 1.0,
-        "pass_rate_by_difficulty": [[-1.0, 0.8], [1.0, 0.2]],
     }
     name = HOSTILE_NAME.replace("/", "")
     path = make_run(tmp_path_factory.mktemp("runs") / name, 12, more=more)

@@ -33,15 +33,12 @@ def test_what_a_sampler_has_learnt_is_plotted(tmp_path):
         "difficulty_p10": -1.0,
         "difficulty_p50": 0.0,
         "difficulty_p90": 1.0,
-        "pass_rate_by_difficulty": [[-1.0, 0.8], [1.0, 0.2]],
     }
     path = make_run(tmp_path / "rated", more=rated)
     write_report(path)
     charts = read(path).charts
     assert charts["competence"]["lines"][0]["low"] == [-1, -1, -1]
     assert [each["colour"] for each in charts["competence"]["lines"]] == [1, 0]
-    at_ends = charts["pass_rate_by_difficulty"]["lines"][0]["values"]
-    assert [at_ends[0], at_ends[-1]] == [0.8, 0.2]
 
 
 def test_a_streamed_run_shows_its_surplus_in_place_of_rounds(tmp_path):

@@ -90,26 +90,6 @@ def test_counts_are_rounded_quotas(settings, pass_rates, epsilon):
     assert np.abs(counts - quotas).max() < 1 + 1e-6
 
 
-@given(limits(), rates(least=1))
-def test_harder_prompts_get_no_fewer(settings, pass_rates):
-    """Both weights fall from p = 1/8 on."""
-    order = np.argsort(pass_rates, kind="stable")
-    for kind in KINDS:
-        assert np.all(np.diff(kind(**settings).counts(pass_rates)[order]) <= 0)
-
-
-@given(limits(), rates(), st.randoms(use_true_random=False))
-def test_the_order_of_the_prompts_settles_ties_only(settings, pass_rates, random):
-    """Of each pass rate the counts are the same, whichever of its prompts they go to."""
-    shuffled = random.sample(pass_rates, len(pass_rates))
-    for kind in KINDS:
-        sorted_pairs = [
-            sorted(zip(rates, kind(**settings).counts(rates).tolist(), strict=True))
-            for rates in (pass_rates, shuffled)
-        ]
-        assert sorted_pairs[0] == sorted_pairs[1]
-
-
 @pytest.mark.filterwarnings("error")
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.lists(st.floats(0, 1e9), min_size=20))
 def test_any_numbers_can_be_shared_out(pass_rates, norms):
@@ -120,36 +100,21 @@ def test_any_numbers_can_be_shared_out(pass_rates, norms):
 
 
 REFUSED = [
-    *(
-        (lambda kind=kind, given=given: kind(**given), error, message)
-        for kind in KINDS
-        for given, error, message in (
-            ({"minimum": 9, "maximum": 8}, ValueError, "^maximum must be at least 9, got 8$"),
-            ({"minimum": -1}, ValueError, "^minimum must be at least [01], got -1$"),
-            ({"maximum": 8.5}, TypeError, "^maximum must be an integer, got 8.5$"),
-            ({"mean_draws": 1.5, "minimum": 2}, ValueError, r"^mean_draws .*\(2\) and .*1.5$"),
-            ({"mean_draws": 40}, ValueError, r"and maximum \(32\), got 40$"),
-            ({"mean_draws": np.nan}, ValueError, r"^mean_draws must lie between .*, got nan$"),
-        )
-    ),
-    (lambda: Estimated(epsilon=0.0), ValueError, "^epsilon must be finite and above 0, got 0.0$"),
+    (lambda: GVM(minimum=9, maximum=8), ValueError, "^maximum must be at least 9, got 8$"),
+    (lambda: GVM(minimum=-1), ValueError, "^minimum must be at least 0, got -1$"),
     (lambda: Estimated(minimum=0), ValueError, "^minimum must be at least 1, got 0$"),
+    (lambda: Estimated(maximum=8.5), TypeError, "^maximum must be an integer, got 8.5$"),
+    (lambda: Estimated(1.5, minimum=2), ValueError, r"^mean_draws .*\(2\) and .*1.5$"),
+    (lambda: GVM(40), ValueError, r"and maximum \(32\), got 40$"),
+    (lambda: GVM(np.nan), ValueError, r"^mean_draws must lie between .*, got nan$"),
+    (lambda: Estimated(epsilon=0.0), ValueError, "^epsilon must be finite and above 0, got 0.0$"),
     (lambda: GVM(pilot=0), ValueError, "^pilot must be at least 1, got 0$"),
     (lambda: GVM(alpha=-1.0), ValueError, "^alpha must be finite and at least 0, got -1.0$"),
     (lambda: GVM(beta=0.5), ValueError, "^beta must be finite and at least 1, got 0.5$"),
-    *(
-        (lambda kind=kind, wrong=wrong: kind().counts([0.5, wrong]), ValueError, message)
-        for kind in KINDS
-        for wrong, message in (
-            (rate, f"^pass_rates must lie .*, got {rate}$") for rate in (1.5, -0.25, np.inf)
-        )
-    ),
-    (lambda: GVM().counts([[0.5, 0.5]]), ValueError, r"must have the shape \(P,\), got \(1, 2\)$"),
-    (lambda: GVM().counts([0.5], [1, 2]), ValueError, r"norms must have .*, \(1,\), got \(2,\)$"),
-    *(
-        (lambda norm=norm: GVM().counts([0.5], [norm]), ValueError, "^gradient_norms must be fini")
-        for norm in (-1.0, np.nan, np.inf)
-    ),
+    (lambda: GVM().counts([0.5, 1.5]), ValueError, "^pass_rates must lie .*, got .*1.5"),
+    (lambda: GVM().counts([[0.5, 0.5]]), ValueError, r"^pass_rates must .*shape \(P,\), got"),
+    (lambda: GVM().counts([0.5], [1, 2]), ValueError, "^gradient_norms must .* one a pass rate"),
+    (lambda: GVM().counts([0.5], [-1.0]), ValueError, "^gradient_norms must be finite"),
 ]
 
 

@@ -135,12 +135,6 @@ def test_exact_far_beyond_what_a_float_counts():
     assert found.variance[200, 312] == 200 * 312 / (512 * 511)
 
 
-def test_tables_are_built_once_whether_or_not_the_rule_has_a_hash():
-    for rules in [(Balanced(2, 2), Balanced(2, 2)), (At({(1, 1)}), At({(1, 1)}))]:
-        first, second = (unbiased_estimates(single(rule, 12)) for rule in rules)
-        assert first is second
-
-
 def mean(stopping: Stopping, p: float, cut: int, values: np.ndarray) -> float:
     """The mean of `values` over where sampling ends, or is cut short at `cut` draws."""
 

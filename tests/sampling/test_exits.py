@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rollwise.sampling import Balanced, FixedCount, GiveUp, PositiveFocused, RolloutSession, Rounds
+from rollwise.sampling import Balanced, FixedCount, PositiveFocused, RolloutSession, Rounds
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,3 @@ def test_counts_must_be_integers_of_at_least_1(kind, argument, value):
 def test_what_cannot_be_satisfied_is_no_rule(wrong):
     with pytest.raises(TypeError, match=r"inherits from rollwise\.ExitRule"):
         RolloutSession("a", wrong)
-
-
-def test_giving_up_is_a_verb_of_the_rule():
-    """Two rules that give up: whichever does first."""
-    rule = GiveUp(GiveUp(Balanced(), 0.2), 0.1)
-    assert rule.gives_up(np.array([0.05, 0.15, 0.2])).tolist() == [True, True, False]
-    assert rule.uses_priors and not Balanced().uses_priors

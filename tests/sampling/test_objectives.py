@@ -16,7 +16,6 @@ from rollwise.sampling import (
     select_group,
 )
 from rollwise.sampling.objectives import GRPO
-from rollwise.sampling.objectives import OBJECTIVES as ALL_OBJECTIVES
 from rollwise.sampling.stopping import Stopping
 
 OBJECTIVES = ("reference", "grpo")
@@ -99,14 +98,6 @@ def test_a_uniform_pool_or_one_on_one_side_gets_exactly_zeros(rewards, objective
     assert found.tolist() == [0.0] * len(group)
 
 
-def test_a_uniform_group_of_a_mixed_pool():
-    """No signal within the group, but the pool says how good its members are: 1 − 7/8."""
-    pool = Pool("x", [1, 1, 1, 1, 1, 1, 1, 0])
-    group = select_group(Pool("x", [1, 1, 1, 1]), 4)
-    assert advantages(pool, group, "grpo").tolist() == [0.0] * 4
-    assert advantages(pool, group, "reference").tolist() == [0.125] * 4
-
-
 @pytest.mark.parametrize("objective", SIDED)
 def test_the_sides_are_weighed_by_the_derivative_and_a_group_of_one_keeps_its_weight(objective):
     """k/k₊ is 1 there: half of what the correct half of a balanced group has."""
@@ -118,17 +109,6 @@ def test_the_sides_are_weighed_by_the_derivative_and_a_group_of_one_keeps_its_we
     assert advantages(pool, positives, objective) == pytest.approx([value / 2] * 2)
     negatives = select_group(Pool("x", [0, 0]), 2)
     assert advantages(pool, negatives, objective) == pytest.approx([-value / 2] * 2)
-
-
-@pytest.mark.parametrize("objective", SIDED)
-def test_unequal_sides_weigh_the_same_in_sum(objective):
-    """One correct of 8 and a group of 1 and 3: the sum over either side is k·f′(p̂)·p̂(1 − p̂)."""
-    pool, group = grouped([0, 0, 0, 1, 0, 0, 0, 0])
-    found = advantages(pool, group, objective)
-    assert found[3] > 0
-    assert found[:3] == pytest.approx(-found[3] / 3, rel=1e-12)
-    derivative = {"linear": 1, "log": 8, "sqrt": sqrt(8) / 2, "arcsine": 8 / sqrt(7)}[objective]
-    assert found[3] == pytest.approx(4 * derivative * 7 / 64, rel=1e-12)
 
 
 def test_unbiased_estimates_of_a_stopped_pool():
@@ -150,45 +130,27 @@ def test_counts_that_the_stopping_cannot_come_to_have_plug_in_weights():
         assert found.tolist() == advantages(pool, group, objective).tolist()
 
 
-@pytest.mark.parametrize(
-    ("rewards", "stopping", "message"),
-    [
-        ([0, 1, 0, 1, 0], Stopping(Balanced(2, 2), Rounds(1, 4), 4), "'x' has 5 .* budget .* 4$"),
-        ([0, 1, 0, 1], None, r"'x' was to stop: .*RolloutSession.*pool\.stopping = "),
-        ([0, 0], None, r"'x' was to stop: .*RolloutSession.*pool\.stopping = "),
-    ],
-)
-def test_unbiased_needs_to_know_the_stopping(rewards, stopping, message):
-    pool, group = grouped(rewards)
-    pool.stopping = stopping
-    with pytest.raises(ValueError, match=message):
-        advantages(pool, group, "linear", estimates="unbiased")
-
-
-NO_ESTIMATE = "'unbiased' is for objective linear, log, sqrt, arcsine; objective '{}' has no such"
-NO_SCALE = "scale_by_std = True is for objective reference, grpo; objective '{}' has no such"
+@pytest.mark.parametrize("rewards", [[0, 1, 0, 1], [0, 0]])
+def test_unbiased_needs_to_know_the_stopping(rewards):
+    with pytest.raises(ValueError, match=r"'x' was to stop: .*RolloutSession.*pool\.stopping = "):
+        advantages(*grouped(rewards), "linear", estimates="unbiased")
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        *(({"objective": n, "estimates": "unbiased"}, NO_ESTIMATE.format(n)) for n in OBJECTIVES),
-        *(({"objective": n, "scale_by_std": True}, NO_SCALE.format(n)) for n in (*SIDED, "reward")),
-        ({"objective": "reward", "estimates": "unbiased"}, NO_ESTIMATE.format("reward")),
+        (
+            {"objective": "grpo", "estimates": "unbiased"},
+            "is for objective linear, log, sqrt, ",
+        ),
+        ({"objective": "log", "scale_by_std": True}, "is for objective reference, grpo; objective"),
         ({"objective": "grpo", "baseline": "belief"}, "is for objective linear, log, sqrt, arcsin"),
         ({"objective": "linear", "estimates": "map"}, "^estimates must be one of plug_in, unbias"),
         ({"objective": "ppo"}, "^objective must be one of reference, grpo, .*; got 'ppo'$"),
         ({"objective": GRPO(), "scale_by_std": True}, r"must be set in the objective, GRPO\(scale"),
-        ({"objective": GRPO(), "estimates": "unbiased"}, "must be set in the objective, GRPO"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings, message):
     pool, group = grouped([0, 1])
     with pytest.raises(ValueError, match=message):
         advantages(pool, group, **settings)
-
-
-def test_what_objectives_say_of_themselves():
-    assert set(ALL_OBJECTIVES) == {*OBJECTIVES, *SIDED, "reward"}
-    assert {n for n, kind in ALL_OBJECTIVES.items() if not kind().looks_at_rewards} == set(SIDED)
-    assert {n for n, kind in ALL_OBJECTIVES.items() if not kind().needs_variance} == {"reward"}

@@ -11,7 +11,6 @@ from rollwise.sampling import (
     Balanced,
     Draw,
     FixedCount,
-    GiveUp,
     PositiveFocused,
     RolloutSession,
     Rounds,
@@ -64,7 +63,7 @@ def test_a_failure_is_drawn_again_with_the_same_seed_until_it_is_lost():
     session.record(good, 0.6, "late")
     for attempt in (1, 2):
         session.record_failure(bad)
-        with pytest.raises(ValueError, match="has failed and waits to be handed out again"):
+        with pytest.raises(ValueError, match="is not in flight"):
             session.record_failure(bad)
         assert (session.failures, session.lost, session.done) == (attempt, 0, False)
         assert len(session.pools["x"]) == 0
@@ -80,7 +79,7 @@ def test_a_failure_is_drawn_again_with_the_same_seed_until_it_is_lost():
 
 def test_giving_up_in_rounds_is_asked_at_the_end_of_the_round_whatever_was_lost():
     """Sixteen incorrect responses are given up; so are fifteen, and one that was lost."""
-    session = RolloutSession(["a"], GiveUp(Balanced(2, 2), 0.3), Rounds(8, 4), max_attempts=1)
+    session = RolloutSession(["a"], Balanced(2, 2), Rounds(8, 4), max_attempts=1, give_up_below=0.3)
     handed_out = 0
     while draws := session.next_draws():
         handed_out += len(draws)
@@ -108,7 +107,7 @@ NOT_FINITE = r"^the reward of Draw\(key='x', index=0.*must be finite"
 @pytest.mark.parametrize(
     ("reward", "error", "message"),
     [
-        *((x, ValueError, NOT_FINITE) for x in (float("nan"), -float("inf"), np.float32("nan"))),
+        *((x, ValueError, NOT_FINITE) for x in (float("nan"), -float("inf"))),
         *((x, TypeError, None) for x in (None, "1.0")),
     ],
 )
@@ -119,46 +118,28 @@ def test_a_reward_must_be_a_finite_number_and_a_refused_one_changes_nothing(rewa
         session.record(draw, reward)
     session.record(draw, 1.0)
     for report in (lambda: session.record(draw, 1.0), lambda: session.record_failure(draw)):
-        with pytest.raises(ValueError, match="was recorded already"):
+        with pytest.raises(ValueError, match="is not in flight"):
             report()
     assert (session.failures, session.pools["x"].rewards.tolist()) == (0, [1.0])
 
 
-REFUSED = [
-    (lambda draw: replace(draw, key="y"), "is of no prompt of this session"),
-    (lambda draw: Draw("x", 5, draw_seed(0, 0, "x", 5)), "was never handed out"),
-    (lambda draw: Draw("x", 99, draw_seed(0, 0, "x", 99)), "was never handed out"),
-    (lambda draw: Draw("x", -1, draw_seed(0, 0, "x", -1)), "was never handed out"),
-    (lambda draw: replace(draw, seed=1), "is of another session"),
-    (lambda draw: RolloutSession(["x"], RULE, step=1).next_draws(1)[0], "is of another session"),
-]
+REFUSED = {
+    "another prompt": lambda draw: replace(draw, key="y"),
+    "not yet": lambda draw: Draw("x", 5, draw_seed(0, 0, "x", 5)),
+    "never": lambda draw: Draw("x", -1, draw_seed(0, 0, "x", -1)),
+    "another session": lambda draw: RolloutSession(["x"], RULE, step=1).next_draws(1)[0],
+}
 
 
-@pytest.mark.parametrize(("forged", "message"), REFUSED)
+@pytest.mark.parametrize("forged", REFUSED.values(), ids=REFUSED)
 @pytest.mark.parametrize("report", ["record", "record_failure"])
-def test_a_draw_that_is_not_in_flight_is_refused(forged, message, report):
+def test_a_draw_that_is_not_in_flight_is_refused(forged, report):
     """Draws 0 to 4 are in flight, 5 to 7 planned and still waiting for a slot."""
     session = RolloutSession(["x"], RULE, seed=0, step=0)
     draw = session.next_draws(5)[0]
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="is not in flight"):
         getattr(session, report)(forged(draw), *([1.0] if report == "record" else []))
     assert (session.failures, len(session.pools["x"])) == (0, 0)
-
-
-@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint64, np.str_])
-def test_numpys_keys_are_taken_as_pythons(kind):
-    """Keys often come out of an array; they must not change a draw's seed, nor break JSON."""
-    keys = np.array([7, 9]).astype(kind)
-    session, pythons = RolloutSession(keys, RULE), keys.tolist()
-    assert session.next_draws() == RolloutSession(pythons, RULE).next_draws()
-    assert [type(key) for key in session.pools] == [type(key) for key in pythons]
-    assert session.pools[keys[0]] is session.pools[pythons[0]]
-
-
-@pytest.mark.parametrize(("slots", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError)])
-def test_free_slots_must_be_a_positive_integer(slots, error):
-    with pytest.raises(error, match=rf"^free_slots must be .*, got {slots}$"):
-        RolloutSession(["x"], RULE).next_draws(slots)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +149,7 @@ def test_free_slots_must_be_a_positive_integer(slots, error):
         (["x", "y", "x"], {}, ValueError, "each prompt once, got key 'x' twice"),
         ([np.int64(3), 3], {}, ValueError, "each prompt once, got key 3 twice"),
         ("x", {"max_attempts": 0}, ValueError, "^max_attempts must be at least 1, got 0$"),
+        ("x", {"give_up_below": 1.5}, ValueError, "^give_up_below must lie between 0 and 1"),
         *(
             ("x", {name: value}, error, f"^{name} must be .*, got {value}$")
             for name in ("seed", "step")
@@ -208,7 +190,7 @@ def test_ending_all_keeps_what_is_in_the_pools(schedule):
     assert {key: len(pool) for key, pool in session.pools.items()} == {"a": 1, "b": 0}
     assert {pool.exit_reason for pool in session.pools.values()} == {"exhausted"}
     assert session.surplus == len(draws) - 1
-    with pytest.raises(ValueError, match="does without it"):
+    with pytest.raises(ValueError, match="is not in flight"):
         session.record(given_up[0], 1.0)
 
 

@@ -3,7 +3,6 @@
 import pickle
 from collections import Counter
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -17,14 +16,13 @@ from hypothesis.stateful import (
 from rollwise.sampling import (
     Balanced,
     FixedCount,
-    GiveUp,
     PositiveFocused,
     RolloutSession,
     Rounds,
     Streamed,
 )
 
-RULES = [Balanced(1, 1), Balanced(2, 2), PositiveFocused(1), FixedCount(3), GiveUp(Balanced(2, 1))]
+RULES = [Balanced(1, 1), Balanced(2, 2), PositiveFocused(1), FixedCount(3)]
 SCHEDULES = [Rounds(2, 3), Rounds(4, 1), Streamed(6), Streamed(5, speculation=1)]
 PLACES = st.integers(0, 10**6)
 
@@ -36,9 +34,10 @@ class Sessions(RuleBasedStateMachine):
         exit_rule=st.sampled_from(RULES),
         schedule=st.sampled_from(SCHEDULES),
         count=st.integers(1, 4),
+        below=st.sampled_from([0.0, 0.1]),
     )
-    def begin(self, exit_rule, schedule, count):
-        self.session = RolloutSession(range(count), exit_rule, schedule)
+    def begin(self, exit_rule, schedule, count, below):
+        self.session = RolloutSession(range(count), exit_rule, schedule, give_up_below=below)
         self.keys, self.most = count, schedule.max_samples
         self.flying, self.rewards, self.tries = [], {}, Counter()
 
@@ -62,13 +61,6 @@ class Sessions(RuleBasedStateMachine):
     def fail(self, place):
         draw = self.flying.pop(place % len(self.flying))
         self._without(self.session.record_failure(draw))
-
-    @precondition(lambda self: self.rewards)
-    @rule(place=PLACES)
-    def answer_again(self, place):
-        draw = list(self.rewards)[place % len(self.rewards)]
-        with pytest.raises(ValueError, match="Draw"):
-            self.session.record(draw, 1.0)
 
     @precondition(lambda self: self.keys < 8)
     @rule()

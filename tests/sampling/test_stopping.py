@@ -13,7 +13,6 @@ import sessions
 from rollwise.sampling import (
     Balanced,
     FixedCount,
-    GiveUp,
     PositiveFocused,
     RolloutSession,
     Rounds,
@@ -89,11 +88,6 @@ def test_the_table_of_rounds(rule, p, row):
     )
 
 
-@pytest.mark.parametrize(("p", "p_hat"), SINGLE_COLUMN)
-def test_the_table_of_single_draws(p, p_hat):
-    assert printed(moments(law(Balanced(2, 2), SINGLE, p))["p_hat"][0]) == p_hat
-
-
 def simulate(rule, schedule: Rounds, p: float, prompts: int, seed: int) -> np.ndarray:
     """The (n₊, n₋) of many prompts of the same p through the real session, shape (prompts, 2)."""
     rng = np.random.default_rng(seed)
@@ -134,15 +128,15 @@ def test_the_session_has_the_enumerated_law(rule, schedule, p):
     assert {tuple(row) for row in counts.tolist()} <= set(pools)
 
 
-RULES = [Balanced(2, 2), GiveUp(Balanced(2, 2), 0.3), GiveUp(PositiveFocused(1), 0.4)]
+GIVEN_UP = [(Balanced(2, 2), 0.0), (Balanced(2, 2), 0.3), (PositiveFocused(1), 0.4)]
 
 
-@pytest.mark.parametrize("rule", [*RULES, FixedCount(5)], ids=repr)
+@pytest.mark.parametrize(("rule", "below"), [*GIVEN_UP, (FixedCount(5), 0.0)], ids=repr)
 @pytest.mark.parametrize("schedule", [Rounds(4, 3), Streamed(12)], ids=repr)
 @pytest.mark.parametrize("lost", [0, 1, 3, 11, 12])
-def test_the_tables_are_those_of_a_walk_that_counts_lost_draws(rule, schedule, lost):
+def test_the_tables_are_those_of_a_walk_that_counts_lost_draws(rule, below, schedule, lost):
     """Recursion over (n₊, n₋), draw by draw: `lost` + n₊ + n₋ draws of 12 are gone."""
-    budget, below = 12, getattr(rule, "below", 0.0)
+    budget = 12
 
     @cache
     def walk(correct: int, incorrect: int) -> tuple[float, float]:
@@ -158,7 +152,7 @@ def test_the_tables_are_those_of_a_walk_that_counts_lost_draws(rule, schedule, l
         chance = p * chance + (1 - p) * other
         return chance, 0.0 if asked and chance < below else 1 + p * need + (1 - p) * more
 
-    stopping = Stopping(rule, schedule, budget, lost=lost)
+    stopping = Stopping(rule, schedule, budget, lost=lost, give_up_below=below)
     for correct in range(budget - lost + 1):
         for incorrect in range(budget - lost - correct + 1):
             state = correct, incorrect

@@ -1,6 +1,5 @@
 """Whatever the engine's timing, pools are those of single draws; what streaming adds to that."""
 
-import math
 from random import Random
 
 import numpy as np
@@ -11,9 +10,7 @@ from sessions import Engine, contents, in_any_order, one_at_a_time
 
 from rollwise.sampling import (
     Balanced,
-    ExitRule,
     FixedCount,
-    GiveUp,
     PositiveFocused,
     RolloutSession,
     Rounds,
@@ -21,9 +18,10 @@ from rollwise.sampling import (
 )
 
 RULES = [
-    *(PositiveFocused(1), Balanced(2, 2), FixedCount(3)),
-    *(GiveUp(Balanced(2, 2), 0.3), GiveUp(PositiveFocused(1), 0.4)),
+    *((rule, 0.0) for rule in (PositiveFocused(1), Balanced(2, 2), FixedCount(3))),
+    *((Balanced(2, 2), 0.3), (PositiveFocused(1), 0.4)),
 ]
+"""Rules, and the chance below which a prompt is given up."""
 SCHEDULES = [Rounds(3, 4), Rounds(1, 12), *(Streamed(12, ahead) for ahead in (0.0, 0.1, 0.5, 1.0))]
 
 
@@ -41,29 +39,16 @@ def test_pools_are_those_of_drawing_one_at_a_time(random, rule, schedule, slots,
     A session is pickled now and then.
     """
 
-    def session() -> RolloutSession:
-        return RolloutSession(range(7), rule, schedule, seed=3)
+    def session(schedule=schedule) -> RolloutSession:
+        return RolloutSession(range(7), rule[0], schedule, seed=3, give_up_below=rule[1])
 
     alone, played = session(), in_any_order(session(), random, slots, Engine(faulty))
     assert contents(played) == contents(one_at_a_time(alone, faulty))
     for pool in played.pools.values():
         assert pool.responses == sorted(set(pool.responses)), "each draw once, in draw order"
     if isinstance(schedule, Streamed):
-        rounds = RolloutSession(range(7), rule, Rounds(1, 12), seed=3)
-        assert contents(alone) == contents(one_at_a_time(rounds, faulty))
+        assert contents(alone) == contents(one_at_a_time(session(Rounds(1, 12)), faulty))
         assert played.surplus == 0 or schedule.draws_ahead
-
-
-def test_what_is_known_to_be_surplus_is_cancelled_before_the_exit():
-    """Draw 2 is correct: the prompt ends there at the latest, whatever comes of 0 and 1."""
-    session = RolloutSession(["a"], PositiveFocused(1), Streamed(8, speculation=0.0))
-    draws = session.next_draws(8)
-    assert session.record(draws[2], 1.0) == draws[3:]
-    assert session.next_draws(8) == []
-    assert not session.done
-    session.record(draws[0], 0.0)
-    session.record(draws[1], 0.0)
-    assert session.pools["a"].rewards.tolist() == [0.0, 0.0, 1.0]
 
 
 def test_a_failed_draw_that_is_surplus_by_now_is_not_drawn_again():
@@ -74,20 +59,6 @@ def test_a_failed_draw_that_is_surplus_by_now_is_not_drawn_again():
     assert session.next_draws(8) == []
 
 
-def test_a_rule_that_a_further_draw_can_break_is_not_decided_ahead():
-    """Exactly one correct response: draw 1 alone meets it, draw 0 may break it again."""
-
-    class ExactlyOne(ExitRule):
-        def satisfied(self, positives, negatives):
-            return positives == 1
-
-    session = RolloutSession(["a"], ExactlyOne(), Streamed(4, speculation=0.0))
-    draws = session.next_draws(4)
-    assert session.record(draws[1], 1.0) == []
-    assert session.record(draws[0], 1.0) == draws[2:]
-    assert session.pools["a"].rewards.tolist() == [1.0]
-
-
 def test_slots_are_filled_by_those_furthest_behind():
     """One draw each first; then the prompt that nothing is in flight for."""
     session = RolloutSession("abc", Balanced(2, 2), Streamed(32, speculation=0.0))
@@ -96,28 +67,6 @@ def test_slots_are_filled_by_those_furthest_behind():
     session.record(first[1], 0.0)
     assert [draw.key for draw in session.next_draws(1)] == ["b"]
     assert len(session.next_draws(93)) == 92, "all draws of all budgets, and no more"
-
-
-@given(random=st.integers(0, 2**32).map(Random), rule=st.sampled_from(RULES))
-@settings(max_examples=50, deadline=None)
-def test_a_slot_goes_to_the_least_priority_and_among_equals_to_the_first(random, rule):
-    """Whatever was handed out, recorded and parked before; looked for among all prompts."""
-    session, engine, flying = RolloutSession(range(9), rule, Streamed(12)), Engine(), []
-    while not session.done:
-        if random.random() < 0.2:
-            flying += session.next_draws()
-        priority, first = min(
-            (session._dispatcher._priority(p), p.position) for p in session._prompts.values()
-        )
-        draws = session.next_draws(1)
-        assert [draw.key for draw in draws] == ([first] if priority < math.inf else [])
-        flying += draws
-        for _ in range(random.randrange(3) if draws else 1):
-            draw = flying.pop(random.randrange(len(flying)))
-            cancelled = engine.answer(session, draw)
-            flying = [draw for draw in flying if draw not in cancelled]
-            if not flying:
-                break
 
 
 def test_speculation_keeps_to_draws_that_are_likely_to_be_needed():
@@ -140,10 +89,11 @@ def test_beliefs_order_the_draws():
 
 def test_giving_up_ends_as_futile_and_beliefs_bring_it_forward():
     """After n wrong answers from Beta(a, b) the chance is that of the Beta-binomial."""
-    rule = GiveUp(PositiveFocused(1), below=0.3)
     lengths = []
     for prior in [(1.0, 1.0), (1.0, 31.0)]:
-        session = RolloutSession(["a"], rule, Streamed(32), priors=[prior])
+        session = RolloutSession(
+            ["a"], PositiveFocused(1), Streamed(32), priors=[prior], give_up_below=0.3
+        )
         while draws := session.next_draws(1):
             session.record(draws[0], 0.0)
         assert session.pools["a"].exit_reason == "futile"

@@ -57,11 +57,16 @@ def test_what_a_fixed_count_costs_and_teaches_can_be_counted(scale):
 def test_a_perfect_baseline_has_the_variance_of_every_response():
     """A = r − p: M = N² = Σ (r − p)², which is p(1 − p) a response on average.
 
-    The belief that all prompts have the pass rate seen so far is nearly perfect here.
+    The belief that all prompts have one pass rate is nearly perfect here.
     """
     settings = {
         **count_of(1),
-        "belief": {"type": "constant", "decay": 1.0},
+        "belief": {
+            "type": "logit_kalman",
+            "initial_variance": 1e-4,
+            "noise": 0.0,
+            "drift_gain": 0.02,
+        },
         "advantage": {"baseline": "belief"},
         "prompts": {"type": "worth", "batch_size": 64},
     }

@@ -2,7 +2,6 @@
 
 import random
 import threading
-import time
 from collections import Counter
 from concurrent.futures import Future
 
@@ -143,15 +142,6 @@ def test_an_answer_that_comes_again_does_not_count(kind, schedule, caplog):
     assert "twice; the first answer counts" in caplog.text
 
 
-def test_draws_that_are_lost_each_time_are_given_up(expected):
-    """The pool goes on without the second response to the even prompt."""
-    engine = Lossy(3, only=lambda draw: (draw.key, draw.index) == ("even", 1), seed=1)
-    session, pools = pools_from(engine)
-    assert (session.failures, session.lost) == (3, 1)
-    assert [c.draw.index for c in session.pools["even"].responses][:3] == [0, 2, 3]
-    assert pools | {"even": None} == expected | {"even": None}
-
-
 class Silent(Engine):
     """Forgets one draw without a word."""
 
@@ -187,26 +177,6 @@ class HangingGrader(EqualText):
 def test_what_goes_silent_or_hangs_is_an_error_not_an_endless_wait(engine, grader, said):
     with pytest.raises(EngineError, match=said):
         run_session(make_session(), engine, PROMPTS, grade_with(grader, ANSWERS), stall_limit=0.05)
-
-
-def test_time_for_grading_is_told_apart(monkeypatch):
-    """Three rounds, each drawn in 5 seconds and graded in ¼, in one go."""
-    now = [0.0]
-
-    class SlowEngine(Engine):
-        def wait(self):
-            now[0] += 5.0
-            return super().wait()
-
-    class SlowGrader(EqualText):
-        def grade(self, responses, answers):
-            now[0] += 0.25
-            return super().grade(responses, answers)
-
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    grade = grade_with(SlowGrader(), ANSWERS)
-    cost = run_session(make_session(), SlowEngine(portion=1000), PROMPTS, grade)
-    assert (cost.sampling, cost.grading) == (3 * 5.0, 3 * 0.25)
 
 
 @pytest.mark.parametrize("speculation", [0.25, 1.0])

@@ -8,7 +8,7 @@ import pytest
 
 from rollwise.engines import Completion
 from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
-from rollwise.prompts import CDAS, Prioritized, Uniform
+from rollwise.prompts import Prioritized, Uniform
 from rollwise.sampling import GVM, Balanced, FixedCount, Pool, RolloutSession, Rounds, Streamed
 from rollwise.step import (
     Episode,
@@ -19,9 +19,13 @@ from rollwise.step import (
     make_group,
     take_step,
 )
-from rollwise.step.ledger import PLACES
-from rollwise.step.metrics import belief_metrics, brier_skill, rollout_metrics
-from rollwise.step.visits import visit_rows
+from rollwise.step.metrics import (
+    PLACES,
+    belief_metrics,
+    brier_skill,
+    rollout_metrics,
+    visit_rows,
+)
 
 LEDGER = dict.fromkeys(PLACES, 0)
 
@@ -48,8 +52,8 @@ def make_step(pools=POOLS, lost=()):
             tokens, logprobs = [9] * (i + 1), np.full(i + 1, -i, np.float32)
             completion = Completion(draw, tokens, logprobs, "", truncated=i >= 2)
             session.record(draw, pools[draw.key][i], completion)
-    recipe, rng = StepRecipe(group_size=2), np.random.default_rng(0)
-    groups = [make_group(recipe, pool, rng) for pool in session.pools.values()]
+    recipe = StepRecipe(group_size=2)
+    groups = [make_group(recipe, pool) for pool in session.pools.values()]
     tokens = sum(len(r.tokens) for pool in session.pools.values() for r in pool.responses)
     return Rollouts(session, cost=RolloutCost(tokens=tokens)), groups
 
@@ -92,7 +96,7 @@ def test_episodes_are_counted_by_their_ends():
     for draw, end in zip(session.next_draws(), ["done", "truncated", "done"], strict=True):
         session.record(draw, 1.0, Episode(spans=(), usage=Usage(1, turns=2), end=end))
     [pool] = session.pools.values()
-    groups = [make_group(StepRecipe(), pool, np.random.default_rng(0))]
+    groups = [make_group(StepRecipe(), pool)]
     metrics = rollout_metrics(Rollouts(session), groups, first=2)
     assert metrics["ends"] == {"done": 2, "truncated": 1, "failed": 0}
     assert metrics["turns"] == 2
@@ -118,13 +122,6 @@ def test_beliefs_stand_beside_what_came_of_them():
     assert len(pairs) == 8 and pairs == sorted(pairs)
     # The smallest three that were drawn: 1/18, 2/18 and 3/18, with 1, 1 and 2 of 10 correct.
     assert pairs[0] == pytest.approx([(1 + 2 + 3) / 3 / 18, (1 + 1 + 2) / 30], abs=0.01)
-
-
-def test_difficulties_are_those_before_the_step():
-    sampler = CDAS("abc", 1)
-    sampler.tell("a", [4], [4])
-    found = belief_metrics(sampler, ["a", "b"], [3, 1], [4, 4])
-    assert found["pass_rate_by_difficulty"] == [[-0.5, 0.75], [0.0, 0.25]]
 
 
 PASS_RATES = {key: (key + 0.5) / 24 for key in range(24)}

@@ -21,7 +21,7 @@ from plain_learner import (
 
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.sampling import Draw
-from rollwise.sampling.session import draw_seed
+from rollwise.sampling.draws import draw_seed
 from rollwise.step.groups import Example
 
 

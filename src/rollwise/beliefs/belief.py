@@ -19,11 +19,7 @@ from rollwise.beliefs.state import (
 from rollwise.sampling.checks import array_from
 
 EXPECTATION_WEIGHT = 4.0
-"""How many responses an expected pass rate counts as, if its own strength is not known: a visit.
-
-So small a weight rules no pass rate out: with an expected 0, the next response is still correct
-with probability 1/6.
-"""
+"""How many responses an expected pass rate counts as, if its own strength is not known: a visit."""
 
 
 @dataclass(eq=False)
@@ -94,24 +90,6 @@ class Belief(Kept, ABC):
         By default the mean counts as `strength` responses on top of a flat prior.
         """
         return priors_around(*_believed(self, indices))
-
-    def difficulties(self, indices: Indices | slice) -> NDArray[np.float64] | None:
-        """Return the difficulty of some prompts, shape (P,); by default None: there is none."""
-        return None
-
-    @property
-    def competence(self) -> float | None:
-        """The level of the model on the scale of the difficulties; by default None."""
-        return None
-
-    def hardness(self, target: float) -> tuple[NDArray[np.float64], float]:
-        """Return how hard every prompt is, shape (total,), and how hard pass rate `target` is.
-
-        On any scale where harder is higher; by default 1 − mean, the target's where nothing is
-        expected.
-        """
-        mean = np.asarray(self.mean(slice(None)), dtype=float)
-        return 1.0 - np.where(np.isnan(mean), target, mean), 1.0 - target
 
     def metrics(self) -> dict[str, float]:
         """Return figures worth a plot; by default none."""

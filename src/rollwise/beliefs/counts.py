@@ -1,4 +1,4 @@
-"""Beliefs that count correct responses: of each prompt, of its latest visit, or of all prompts."""
+"""Beliefs that count correct responses: of each prompt, or of its latest visit."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.beliefs.belief import EXPECTATION_WEIGHT, Belief, beta_of
+from rollwise.beliefs.belief import EXPECTATION_WEIGHT, Belief
 from rollwise.beliefs.state import Indices
 from rollwise.sampling.checks import finite_above_zero, setting, share
 
@@ -81,40 +81,3 @@ class LatestPassRate(Belief):
     def metrics(self) -> dict[str, float]:
         """Return the share of prompts seen."""
         return {"visited": float(np.count_nonzero(~np.isnan(self._pass_rates))) / self.total}
-
-
-@dataclass(eq=False, kw_only=True)
-class Constant(Belief):
-    """Expects of every prompt the share of correct responses so far; older steps count less.
-
-    A yardstick for other beliefs: it knows the policy's level and nothing about single prompts.
-    Before anything is seen it expects ½.
-    """
-
-    kept: ClassVar[tuple[str, ...]] = ("total", "_correct", "_drawn")
-    identity: ClassVar[tuple[str, ...]] = ("total",)
-
-    decay: float = setting(0.8, "Keep this share of earlier counts at each step; 1 never forgets.")
-    strength: float = setting(2.0, "Count the share as this many responses to one prompt.")
-
-    def __post_init__(self) -> None:
-        share("decay", self.decay)
-        finite_above_zero("strength", self.strength)
-        self._correct, self._drawn = 1.0, 2.0
-
-    def believe(self, indices: Indices | slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        count = len(np.arange(self.total)[indices])
-        return np.full(count, self._correct / self._drawn), np.full(count, self.strength)
-
-    def priors(self, indices: Indices | slice) -> NDArray[np.float64]:
-        return beta_of(*self.believe(indices))
-
-    def learn(self, indices: Indices, correct: Counts, drawn: Counts) -> None:
-        drawn_of_step = float(np.sum(drawn))
-        if drawn_of_step:
-            self._correct = self.decay * self._correct + float(np.sum(correct))
-            self._drawn = self.decay * self._drawn + drawn_of_step
-
-    def metrics(self) -> dict[str, float]:
-        """Return the share."""
-        return {"belief_share": self._correct / self._drawn}

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,14 +29,21 @@ LONGEST_STEP, VARIANCES = 1.0, (0.01, 4.0)
 SCALE_INFORMATION, SCALE_MEMORY, SCALES = 20.0, 0.98, (0.05, 3.0)
 
 
+@dataclass
 class Column:
-    """`width` numbers φ for each prompt, (vector − centre)·basis, and the prior of its weights."""
+    """Numbers φ for each prompt, and the prior of their weights.
 
+    They are the row of `basis` of a prompt's label, or else (vector − centre)·basis.
+
+    Attributes:
+        vector: The label of each prompt, shape (total,), or its numbers, shape (total, D).
+    """
+
+    vector: NDArray[Any]
+    basis: Floats
+    centre: Floats | None = None
     prior_mean: float = 0.0
     prior_variance: float = 1.5
-    vector: NDArray[np.floating]
-    centre: Floats
-    basis: Floats
 
     @property
     def width(self) -> int:
@@ -44,68 +52,57 @@ class Column:
 
     def rows(self, indices: Indices) -> Floats:
         """Return φ of some prompts, shape (P, width)."""
-        found: Floats = (self.vector[indices] - self.centre) @ self.basis
-        return found
+        of_prompts = self.vector[indices]
+        if self.centre is None:
+            return np.asarray(self.basis[of_prompts])
+        return np.asarray((of_prompts - self.centre) @ self.basis)
 
     def dot(self, indices: Indices | slice, weights: Floats) -> Floats:
         """Return φ·w of some prompts, shape (P,)."""
+        of_prompts = self.vector[indices]
+        if self.centre is None:
+            return np.asarray(weights[of_prompts])
         direction = self.basis @ weights
-        found: Floats = self.vector[indices] @ direction - self.centre @ direction
-        return found
+        return np.asarray(of_prompts @ direction - self.centre @ direction)
 
 
-class Labels(Column):
+def labels(values: Sequence[Any]) -> Column:
     """One weight for each label; the rarest share one, and so do missing ones."""
-
-    def __init__(self, values: Sequence[Any]) -> None:
-        counts = Counter(values).most_common()
-        number = {label: min(i, MOST_LABELS - 1) for i, (label, _) in enumerate(counts)}
-        self.member = np.fromiter((number[value] for value in values), np.int32, len(values))
-        self.basis = np.eye(min(len(counts), MOST_LABELS))
-
-    def rows(self, indices: Indices) -> Floats:
-        return self.basis[self.member[indices]]
-
-    def dot(self, indices: Indices | slice, weights: Floats) -> Floats:
-        found: Floats = weights[self.member[indices]]
-        return found
+    counts = Counter(values).most_common()
+    number = {label: min(i, MOST_LABELS - 1) for i, (label, _) in enumerate(counts)}
+    member = np.fromiter((number[value] for value in values), np.int32, len(values))
+    return Column(member, np.eye(min(len(counts), MOST_LABELS)))
 
 
-class Numbers(Column):
+def numbers(name: str, values: Sequence[Any]) -> Column:
     """One weight for a number, 0 where it is missing.
 
     Numbers are brought to one scale: logits of pass rates, or else logits of ranks.
     """
-
-    prior_variance = 1.0
-
-    def __init__(self, name: str, values: Sequence[Any]) -> None:
-        number = np.array([np.nan if v is None else v for v in values], dtype=float)
-        known = np.isfinite(number)
-        if name == PASS_RATE:
-            share = number.clip(0.02, 0.98)
-            number = np.log(share / (1 - share))
-        else:
-            _, rank, ties = np.unique(number[known], return_inverse=True, return_counts=True)
-            below = np.cumsum(ties) - ties / 2
-            share = below[rank] / known.sum()
-            number[known] = np.log(share / (1 - share)) * (math.sqrt(3) / math.pi)
-        number[known] -= number[known].mean()
-        self.vector = np.where(known, number, 0.0).astype(np.float32)[:, None]
-        self.centre, self.basis = np.zeros(1), np.ones((1, 1))
-        self.prior_mean = 0.5 if name == PASS_RATE else 0.0
+    number = np.array([np.nan if v is None else v for v in values], dtype=float)
+    known = np.isfinite(number)
+    if name == PASS_RATE:
+        share = number.clip(0.02, 0.98)
+        number = np.log(share / (1 - share))
+    else:
+        _, rank, ties = np.unique(number[known], return_inverse=True, return_counts=True)
+        below = np.cumsum(ties) - ties / 2
+        share = below[rank] / known.sum()
+        number[known] = np.log(share / (1 - share)) * (math.sqrt(3) / math.pi)
+    number[known] -= number[known].mean()
+    vector = np.where(known, number, 0.0).astype(np.float32)[:, None]
+    prior_mean = 0.5 if name == PASS_RATE else 0.0
+    return Column(vector, np.ones((1, 1)), np.zeros(1), prior_mean, prior_variance=1.0)
 
 
-class Vectors(Column):
+def directions(vectors: NDArray[np.floating]) -> Column:
     """Weights for the directions in which vectors, shape (total, D), differ most."""
-
-    def __init__(self, vectors: NDArray[np.floating]) -> None:
-        sample = np.asarray(vectors[:: max(1, len(vectors) // SAMPLED)], dtype=float)
-        self.vector, self.centre = vectors, sample.mean(axis=0)
-        _, sizes, directions = np.linalg.svd(sample - self.centre, full_matrices=False)
-        kept = min(DIRECTIONS, int((sizes > 1e-6 * sizes[0]).sum()))
-        scale = math.sqrt(len(sample) / max(float((sizes[:kept] ** 2).sum()), 1e-300))
-        self.basis = directions[:kept].T * scale
+    sample = np.asarray(vectors[:: max(1, len(vectors) // SAMPLED)], dtype=float)
+    centre = sample.mean(axis=0)
+    _, sizes, found = np.linalg.svd(sample - centre, full_matrices=False)
+    kept = min(DIRECTIONS, int((sizes > 1e-6 * sizes[0]).sum()))
+    scale = math.sqrt(len(sample) / max(float((sizes[:kept] ** 2).sum()), 1e-300))
+    return Column(vectors, found[:kept].T * scale, centre)
 
 
 def column_of(name: str, values: Sequence[Any]) -> Column | None:
@@ -118,14 +115,12 @@ def column_of(name: str, values: Sequence[Any]) -> Column | None:
     if not known:
         raise ValueError(f"the column {name!r} is empty")
     if not _plain(known):
-        return Vectors(_vectors(name, given))
+        return directions(_vectors(name, given))
     texts = name in LABELS or any(isinstance(value, str | bool) for value in known)
     few = isinstance(known[0], int) and len(set(known)) <= MOST_LABELS // 4
-    if texts or (few and name != PASS_RATE):
-        labels = Labels(given)
-        return labels if labels.width > 1 else None
-    numbers = Numbers(name, given)
-    return numbers if np.ptp(numbers.vector) > 0 else None
+    labelled = texts or (few and name != PASS_RATE)
+    column = labels(given) if labelled else numbers(name, given)
+    return column if np.ptp(column.vector) > 0 else None
 
 
 def _plain(values: Sequence[Any]) -> bool:
@@ -134,14 +129,14 @@ def _plain(values: Sequence[Any]) -> bool:
 
 
 def _vectors(name: str, values: Any) -> NDArray[np.floating]:
-    sizes = {len(v) if np.ndim(v) == 1 else -1 for v in values if v is not None}
-    if len(sizes) != 1 or -1 in sizes or any(v is None for v in values):
-        raise ValueError(f"the vectors of {name!r} must all have one length, got {sorted(sizes)}")
-    if (size := sizes.pop()) > MOST_DIMENSIONS:
-        raise ValueError(f"the vectors of {name!r} have {size} numbers, at most {MOST_DIMENSIONS}")
-    vectors = np.asarray(values, dtype=np.float32)
-    if not np.isfinite(vectors).all():
-        raise ValueError(f"the vectors of {name!r} must be finite")
+    try:
+        vectors = np.asarray(values, dtype=np.float32)
+    except (TypeError, ValueError):  # of several lengths, or none
+        vectors = np.empty(0, np.float32)
+    if vectors.ndim != 2 or vectors.shape[1] > MOST_DIMENSIONS or not np.isfinite(vectors).all():
+        raise ValueError(
+            f"the vectors of {name!r} must be finite and of one length, at most {MOST_DIMENSIONS}"
+        )
     return vectors
 
 
@@ -154,19 +149,15 @@ class Features(Kept):
     its variance over the column (EM), so that useless columns vanish. Λ and h are forgotten slowly,
     because the policy learns and columns may mislead. A step costs O(d²·P + d³) for d weights.
 
-    Weights say too much while they rest on few visits, and too little once they are shrunk. So a
-    factor c on w·φ takes a Newton step for the slope of the surprises on c·w·φ, before the weights
-    learn from them.
+    A factor c on w·φ takes a Newton step for the slope of the surprises on c·w·φ before that, for
+    weights say too much while they rest on few visits, and too little once they are shrunk.
 
     Args:
         columns: Name -> one value for each prompt: labels, numbers, or vectors.
 
     Attributes:
         columns: The names of those that tell prompts apart, with commas between them.
-        total: P, the number of prompts.
-        weights: w, shape (d,).
-        information: Λ, shape (d, d).
-        evidence: h, shape (d,).
+        weights: w, shape (d,); with `information` Λ, (d, d), and `evidence` h, (d,).
         variances: τ² of each column, shape (C,).
         scale: c and the information that it rests on, shape (2,).
 

@@ -30,10 +30,8 @@ class LogitKalman(Belief):
     """Tracks the logit of each pass rate as the policy learns: its mean and its variance.
 
     A logit is z = L + w·φ + x: the level L of the whole set, what features φ of the prompt say
-    (`Features`), and the prompt's own offset x ~ N(0, V). Before the first visit, prompts with the
-    same features are believed alike. Use it where prompts are drawn once or a few times a step, so
-    that one visit says little. It takes 12 bytes a prompt; a step costs in proportion to its
-    prompts alone.
+    (`Features`), and the prompt's own offset x ~ N(0, V). Use it where prompts are drawn once or a
+    few times a step, so that one visit says little. It takes 12 bytes a prompt.
 
     **Offsets.** A visit with k correct of n responses is an observation k ~ Binomial(n, σ(z)); mean
     and variance of the posterior are computed by quadrature (`posterior`). At each step an offset
@@ -43,12 +41,11 @@ class LogitKalman(Belief):
 
     **Level.** The policy learns, and prompts that were not visited move with the rest. With p̂
     believed before a step, d = Σ(k − n·p̂)/Σ n·∂p̂/∂L is the shift of L that explains the step's
-    surprises, and L moves by `drift_gain`·d. At the first steps t the gain is 1/t, so that an
-    initial pass rate that is far off costs one step.
+    surprises, and L moves by max(`drift_gain`, 1/t)·d at step t.
 
-    **Variance.** V is learned from the same surprises. If they grow with the offsets, prompts
-    differ more than was believed, and all offsets are scaled up together; if they fall, down. The
-    factor takes Newton steps for the slope of k on the offsets; V starts at `initial_variance`.
+    **Variance.** V is learned from the same surprises: where they grow with the offsets, all
+    offsets are scaled up together, and down where they fall, by Newton steps for the slope of k on
+    the offsets.
 
     `believe` returns the predictive mean E σ(z) ≈ σ(m/√(1 + πv/8)) (MacKay 1992, "The evidence
     framework applied to classification networks", equation 10) and the strength 1/(v·p(1 − p)) with
@@ -79,7 +76,6 @@ class LogitKalman(Belief):
     initial_variance: float = setting(
         1.5, "Expect logits of this variance over the set, before any is seen."
     )
-    learn_variance: bool = setting(True, "Learn the variance of the set (false: keep it).")
     noise: float = setting(0.01, "Add this variance to each logit at each step.")
     drift_gain: float = setting(
         0.3, "Believe this share of the drift seen in a step (0: no drift)."
@@ -145,8 +141,7 @@ class LogitKalman(Belief):
         width = spread(variance)
         believed = logistic(mean / width)
         surprise, slope = correct - drawn * believed, drawn * believed * (1.0 - believed)
-        if self.learn_variance:
-            self._scale_by(surprise, slope, (mean - self._centre(indices)) / width)
+        self._scale_by(surprise, slope, (mean - self._centre(indices)) / width)
         self._move_level(float(surprise.sum()), float((slope / width).sum()))
         if self.features.columns:
             believed = logistic((mean + self._drift) / width)

@@ -1,6 +1,6 @@
 """Difficulties of prompts and a competence of the model, as CDAS rates them."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -8,15 +8,18 @@ from numpy.typing import NDArray
 
 from rollwise.beliefs.belief import EXPECTATION_WEIGHT, Belief
 from rollwise.beliefs.state import Indices
-from rollwise.sampling.checks import finite_above_zero, one_of, setting, share
+from rollwise.sampling.checks import one_of, setting
 
 Floats = NDArray[np.float64]
 
 Form = Literal["paper", "released_code", "calibrated"]
-"""`paper`: difficulty is an average of gaps, as published. `released_code`: the same with a first
-step of ½, as its authors run it. `calibrated`: difficulty and competence are logits (ours)."""
+FORM_HELP = (
+    "Rate as published (`paper`), with half its first step (`released_code`), or in logits "
+    "(`calibrated`)."
+)
 
-_SAMPLED = 1 << 16
+STEP, COMPETENCE_STEP, FLOOR = 4.0, 2.0, 0.1
+"""Of the calibrated form: the first steps of D and of C, in logits, and the least share of them."""
 
 
 def logistic(logits: Any) -> Any:
@@ -25,66 +28,42 @@ def logistic(logits: Any) -> Any:
 
 
 @dataclass(eq=False, kw_only=True)
-class RatingSettings:
-    """The settings of `Ratings`, which `CDAS` takes too."""
-
-    form: Form = setting(
-        "paper",
-        "Rate as published (`paper`), with half its first step (`released_code`), or in logits "
-        "(`calibrated`).",
-    )
-    step: float = setting(4.0, "Move a difficulty by this at first, in logits (calibrated).")
-    competence_step: float = setting(
-        2.0, "Move the competence by this at first, in logits (calibrated)."
-    )
-    step_floor: float | None = setting(
-        None,
-        "Keep the step 1/t at this or above (0: never forget). By default 0 in the published "
-        "forms and 0.1 in the calibrated one.",
-    )
-
-    def ratings(self, total: int) -> "Ratings":
-        """Make ratings of `total` prompts with these settings."""
-        settings = {each.name: getattr(self, each.name) for each in fields(RatingSettings)}
-        return Ratings(total, **settings)
-
-
-@dataclass(eq=False)
-class Ratings(RatingSettings, Belief):
+class Ratings(Belief):
     """A difficulty D of each prompt and a competence C of the model (CDAS, arXiv 2505.17652).
 
-    All start at 0. With s the pass rate of a prompt at its t-th visit, e = σ(C − D) − s, and the
-    step η = max(1/t, `step_floor`):
+    All start at 0. With s the pass rate of a prompt at its t-th visit and e = σ(C − D) − s:
 
-    * `paper`: D ← D + η·(e − D), and C = −mean of D over all prompts. `released_code` divides by
+    * `paper`: D ← D + (e − D)/t, and C = −mean of D over all prompts. `released_code` divides by
       t + 1, so that its first update is e/2. At rest D = e, about ½ − s: D is no logit, and the
       prompts at D = C have a pass rate of about ½ − C, above ½ where the model is weak.
-    * `calibrated` (ours): D ← D + `step`·η·e, and C ← C − `competence_step`·η_C·mean(e), with
-      η_C = max(1/calls of `learn`, `step_floor`), as in the rating models that CDAS cites (Elo;
-      Rasch's model). At C − D = logit(p) the expected pass rate is p, whatever the model's level.
+    * `calibrated` (ours): D ← D + 4·max(1/t, 0.1)·e, and C ← C − 2·max(1/n, 0.1)·mean(e) at the
+      n-th call of `learn`, as in the rating models that CDAS cites (Elo; Rasch's model). At
+      C − D = logit(p) the expected pass rate is p, whatever the model's level.
 
     Learn a whole step at once: C moves once for each call.
 
     Raises:
-        ValueError: A setting out of its range.
+        ValueError: An unknown form.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("form", "_difficulty", "_visits", "_competence", "_tells")
     identity: ClassVar[tuple[str, ...]] = ("form",)
 
+    form: Form = setting("paper", FORM_HELP)
+
     def __post_init__(self) -> None:
         one_of("form", self.form, get_args(Form))
-        finite_above_zero("step", self.step)
-        finite_above_zero("competence_step", self.competence_step)
-        share("step_floor", self.step_floor or 0.0)
         self._calibrated = self.form == "calibrated"
-        floor = 0.1 if self._calibrated else 0.0
-        self._floor = floor if self.step_floor is None else self.step_floor
         # Filled, not reserved by np.zeros: else the first visits wait for the memory to be given.
         self._difficulty = np.full(self.total, 0.0)
         self._visits = np.full(self.total, 0, dtype=np.uint32)
         self._competence = 0.0
         self._tells = 0
+
+    @property
+    def difficulty(self) -> Floats:
+        """D of each prompt, shape (total,); a copy."""
+        return self._difficulty.copy()
 
     @property
     def competence(self) -> float:
@@ -110,19 +89,14 @@ class Ratings(RatingSettings, Belief):
         difficulty, visits = self._difficulty[indices], self._visits[indices].astype(float)
         error = logistic(self._competence - difficulty) - correct / drawn
         if self._calibrated:
-            step = self.step * np.maximum(1.0 / visits, self._floor)
-            competence_step = self.competence_step * max(1.0 / self._tells, self._floor)
-            self._difficulty[indices] = difficulty + step * error
-            self._competence -= competence_step * float(error.mean())
+            self._difficulty[indices] = difficulty + STEP * np.maximum(1.0 / visits, FLOOR) * error
+            step = COMPETENCE_STEP * max(1.0 / self._tells, FLOOR)
+            self._competence -= step * float(error.mean())
         else:
             delay = int(self.form == "released_code")
-            change = np.maximum(1.0 / (visits + delay), self._floor) * (error - difficulty)
+            change = 1.0 / (visits + delay) * (error - difficulty)
             self._difficulty[indices] = difficulty + change
             self._competence -= float(change.sum()) / self.total
-
-    def difficulties(self, indices: Indices | slice) -> Floats:
-        difficulties: Floats = self._difficulty[indices].copy()
-        return difficulties
 
     def hardness(self, target: float) -> tuple[Floats, float]:
         """Return D of all prompts (not a copy), and the D to aim at.
@@ -133,9 +107,8 @@ class Ratings(RatingSettings, Belief):
         return self._difficulty, self._competence - offset
 
     def metrics(self) -> dict[str, float]:
-        """Return the competence, quantiles of the difficulty (of a sample), and the share seen."""
-        sample = self._difficulty[:: -(-self.total // _SAMPLED)]
-        low, middle, high = np.quantile(sample, (0.1, 0.5, 0.9)).tolist()
+        """Return the competence, quantiles of the difficulty, and the share seen."""
+        low, middle, high = np.quantile(self._difficulty, (0.1, 0.5, 0.9)).tolist()
         return {
             "competence": self._competence,
             "difficulty_p10": low,

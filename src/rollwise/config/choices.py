@@ -25,8 +25,6 @@ from rollwise.sampling import (
     EXIT_RULES,
     OBJECTIVES,
     SCHEDULES,
-    ExitRule,
-    GiveUp,
 )
 from rollwise.sampling.draws import Key
 
@@ -73,14 +71,7 @@ class ExitSection(VariantByType):
     verbs = ("satisfied",)
     parent = "rollwise:ExitRule"
 
-    give_up_below: float = Field(0.0, ge=0, le=1)
-    """Give a prompt up once the probability that its rule is met within its budget is below this;
-    0 never gives up."""
-
-    def make(self) -> ExitRule:
-        """Build the rule."""
-        rule: ExitRule = super().make()
-        return GiveUp(rule, self.give_up_below) if self.give_up_below else rule
+    give_up_below: float = from_recipe("exit.give_up_below")
 
 
 class ScheduleSection(VariantByType):

@@ -1,25 +1,22 @@
 """Prompts whose difficulty matches the model's competence."""
 
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.beliefs import Belief
-from rollwise.beliefs.ratings import RatingSettings
+from rollwise.beliefs.ratings import FORM_HELP, Form, Ratings
 from rollwise.beliefs.state import Indices
-from rollwise.prompts.choice import nearest_on_both_sides, smallest
+from rollwise.prompts.choice import nearest_on_both_sides
 from rollwise.prompts.epochs import Epochs
 from rollwise.prompts.fixed_set import FixedSetSampler
 from rollwise.prompts.keys import Mask, marked
-from rollwise.sampling.checks import at_least, setting, share
-
-T = TypeVar("T")
+from rollwise.sampling.checks import at_least, setting
 
 
 @dataclass(eq=False, kw_only=True)
-class CDAS(RatingSettings, FixedSetSampler):
+class CDAS(FixedSetSampler):
     """Competence-difficulty alignment sampling (arXiv 2505.17652): the prompts nearest to D = C.
 
     Each prompt has a difficulty D, the model a competence C. Half of a batch are the prompts
@@ -31,19 +28,17 @@ class CDAS(RatingSettings, FixedSetSampler):
     count. A prompt that already has as many visits as epochs have begun is skipped, whatever chose
     it; one that was asked for has had its turn. The last batch of an epoch is filled by difficulty.
 
-    As published, the method never forgets (see `step_floor`), never revisits most prompts (see
-    `revisit_share`), and aims at a pass rate of about ½ − C: if the model is weak it drifts to
-    prompts that it has solved. The calibrated form aims at `target` at any level. Tell it a whole
-    step at once: the competence moves once for each call.
+    As published, the method never forgets, never revisits most prompts, and aims at a pass rate of
+    about ½ − C: if the model is weak it drifts to prompts that it has solved. The calibrated form
+    forgets and aims at `target` at any level. Tell it a whole step at once: the competence moves
+    once for each call.
     """
 
-    kept = ("_tells", "_told", "_last_told", "_walk")
+    kept = ("_told", "_walk")
 
+    form: Form = setting("paper", FORM_HELP)
     target: float = setting(0.5, "Aim at this pass rate (calibrated form).")
     warmup_epochs: int = setting(1, "Shuffle this many epochs before difficulties count.")
-    revisit_share: float = setting(
-        0.0, "Spend this share of a batch on those not seen for longest."
-    )
 
     def __post_init__(self) -> None:
         at_least("warmup_epochs", self.warmup_epochs, 0)
@@ -54,43 +49,35 @@ class CDAS(RatingSettings, FixedSetSampler):
                 f"target is a setting of the form 'calibrated', got {self.target} with the form "
                 f"{self.form!r}, whose difficulties are no logits"
             )
-        share("revisit_share", self.revisit_share)
         super().__post_init__()
         total = len(self.keys)
-        self._tells = 0
-        self._last_told = np.full(total if self.revisit_share else 0, 0, dtype=np.int32)
         self._walk = Epochs(total, self.seed)  # of the warm-up
         self._told = np.full(total, 0, dtype=np.min_scalar_type(self.warmup_epochs))
 
     def make_belief(self) -> Belief:
-        return self.ratings(len(self.keys))
+        return Ratings(len(self.keys), form=self.form)
 
     @property
     def difficulty(self) -> NDArray[np.float64]:
-        """D of each prompt, shape (P,), in key order; a copy."""
-        return self._rated(self.belief.difficulties(slice(None)))
+        """D of each prompt, shape (P,), in key order, a copy; of the belief `Ratings` alone."""
+        found: NDArray[np.float64] = self.belief.difficulty  # type: ignore[attr-defined]
+        return found
 
     @property
     def competence(self) -> float:
-        """C."""
-        return self._rated(self.belief.competence)
-
-    def _rated(self, found: T | None) -> T:
-        if found is None:
-            raise AttributeError(f"the belief {type(self.belief).__name__} rates no difficulty")
-        return found
+        """C; of the belief `Ratings` alone."""
+        return float(self.belief.competence)  # type: ignore[attr-defined]
 
     def choose(self, count: int, exclude: Mask | None) -> Indices:
         first = self._warm_up(count, exclude)
         taken = marked(exclude, first, len(self.keys))
-        stale = np.empty(0, dtype=np.int64)
-        if revisited := round(self.revisit_share * (count - len(first))):
-            stale = smallest(self._last_told.astype(float), revisited, taken)
-            taken = marked(taken, stale, len(self.keys))
-        hardness, aim = self.belief.hardness(self.target)
-        missing = count - len(first) - len(stale)
-        nearest = nearest_on_both_sides(hardness, aim, missing, taken)
-        return np.concatenate([first, stale, nearest])
+        if isinstance(self.belief, Ratings):
+            hardness, aim = self.belief.hardness(self.target)
+        else:
+            mean = self.belief.mean(slice(None)).astype(float)
+            hardness, aim = 1.0 - np.where(np.isnan(mean), self.target, mean), 1.0 - self.target
+        nearest = nearest_on_both_sides(hardness, aim, count - len(first), taken)
+        return np.concatenate([first, nearest])
 
     @property
     def _warming_up(self) -> bool:
@@ -109,11 +96,8 @@ class CDAS(RatingSettings, FixedSetSampler):
 
     def learn(self, indices: Indices, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
         super().learn(indices, correct, drawn)
-        self._tells += 1
         told = self._told[indices]
         self._told[indices] = told + (told < self.warmup_epochs)
-        if self._last_told.size:
-            self._last_told[indices] = self._tells
 
     def metrics(self) -> dict[str, float]:
         """Return the belief's metrics, and whether the warm-up is in progress."""

@@ -6,8 +6,6 @@ from numpy.typing import NDArray
 from rollwise.beliefs.state import Indices
 from rollwise.prompts.keys import Mask
 
-CANDIDATES_HELP = "Let at most this many prompts, drawn uniformly, compete at a step."
-
 
 def smallest(scores: NDArray[np.float64], count: int, exclude: Mask | None = None) -> Indices:
     """Find the indices of the `count` smallest scores, best first, ties by index.
@@ -39,18 +37,3 @@ def nearest_on_both_sides(
     lower = smallest(np.where(above, np.inf, -values), count, exclude)
     from_lower = min(count - min(count // 2, len(higher)), len(lower))
     return np.sort(np.concatenate([higher[: count - from_lower], lower[:from_lower]]))
-
-
-def draw_candidates(
-    rng: np.random.Generator, total: int, count: int, most: int, exclude: Mask | None
-) -> Indices:
-    """Draw the indices that compete for `count` places: all of `total`, or at most `most`."""
-    wanted = max(count, most)
-    if total > wanted:
-        drawn = rng.choice(total, wanted, replace=False, shuffle=False)
-        if exclude is None or np.count_nonzero(~exclude[drawn]) >= count:
-            return drawn if exclude is None else drawn[~exclude[drawn]]
-    allowed = np.arange(total) if exclude is None else np.flatnonzero(~exclude)
-    if len(allowed) > wanted:
-        allowed = rng.choice(allowed, wanted, replace=False, shuffle=False)
-    return allowed

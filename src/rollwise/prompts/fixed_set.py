@@ -124,9 +124,6 @@ class FixedSetSampler(Kept, PromptSampler):
     def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
         return priors_from(self.belief, "priors", len(keys), indices_of(self.index, keys))
 
-    def difficulties(self, keys: Sequence[Key]) -> NDArray[np.float64] | None:
-        return self.belief.difficulties(indices_of(self.index, keys))
-
     @property
     def _counted(self) -> tuple[str, ...]:
         return () if self.visits is None else ("_visited",)
@@ -147,7 +144,14 @@ class FixedSetSampler(Kept, PromptSampler):
         }
 
     def load_state_dict(self, state: State) -> None:
-        check_same_prompts(state, self)
+        own, kind = type(self).__name__, str(state.get("sampler", ""))
+        if kind not in ("", own):
+            raise ValueError(f"the state is of the sampler {kind}, this one is {own}")
+        if (found := str(state.get("fingerprint", self.fingerprint))) != self.fingerprint:
+            raise ValueError(
+                f"the state is of {state.get('prompts')} prompts, this one has {len(self.keys)}: "
+                f"other ones, or in another order (fingerprints {found}, {self.fingerprint})"
+            )
         values = values_in(self, ("asks", *self._counted, *self.kept), state)
         own, kind = type(self.belief).__name__, str(from_state(state, "belief"))
         if kind != own:
@@ -186,17 +190,3 @@ def _are_indices(found: NDArray[Any], total: int) -> bool:
     if found.ndim != 1 or not found.size:
         return found.ndim == 1
     return found.dtype.kind in "iu" and bool(found.min() >= 0 and found.max() < total)
-
-
-def check_same_prompts(state: State, sampler: Any) -> None:
-    """Refuse the state of another kind of sampler, or of other prompts; says what differs."""
-    own, total = type(sampler).__name__, len(sampler.keys)
-    if (kind := str(state.get("sampler", own))) != own:
-        raise ValueError(f"the state is of the sampler {kind}, this one is {own}")
-    if (prompts := int(state.get("prompts", total))) != total:
-        raise ValueError(f"the state is of a sampler over {prompts} prompts, this one has {total}")
-    if (found := str(state.get("fingerprint", sampler.fingerprint))) != sampler.fingerprint:
-        raise ValueError(
-            f"the state is of {prompts} other prompts, or of these in another order: their "
-            f"fingerprint is {found}, that of this sampler's keys {sampler.fingerprint}"
-        )

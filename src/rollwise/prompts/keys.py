@@ -12,7 +12,6 @@ from rollwise.sampling.draws import Key, as_key
 Mask = NDArray[np.bool_]
 """One truth value for each prompt, shape (P,), in key order."""
 
-_NAMED = 3
 _BLOCK = 1 << 16
 
 
@@ -32,10 +31,8 @@ def indices_of(index: Mapping[Key, int], keys: Iterable[Key]) -> Indices:
     keys = list(keys)
     found = [index.get(key, -1) for key in keys]
     if -1 in found:
-        unknown = [key for key, at in zip(keys, found, strict=True) if at < 0]
-        named = ", ".join(repr(key) for key in unknown[:_NAMED])
-        more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
-        raise ValueError(f"not among the {len(index)} prompts of this sampler: {named}{more}")
+        unknown = keys[found.index(-1)]
+        raise ValueError(f"not among the {len(index)} prompts of this sampler: {unknown!r}")
     if len(set(found)) < len(found):
         twice = next(key for i, key in enumerate(keys) if found[i] in found[:i])
         raise ValueError(f"each prompt may come once, got key {twice!r} twice")
@@ -49,6 +46,11 @@ def marked(mask: Mask | None, indices: Indices, total: int) -> Mask | None:
     mask = np.zeros(total, dtype=bool) if mask is None else mask.copy()
     mask[indices] = True
     return mask
+
+
+def allowed(total: int, exclude: Mask | None) -> Indices:
+    """Return the indices of all prompts that are not excluded."""
+    return np.arange(total) if exclude is None else np.flatnonzero(~exclude)
 
 
 def fingerprint(keys: Sequence[Key]) -> str:

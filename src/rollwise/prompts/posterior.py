@@ -4,13 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollwise.beliefs import Belief, DecayedBeta
 from rollwise.beliefs.belief import priors_from
 from rollwise.beliefs.state import Indices
-from rollwise.prompts.choice import CANDIDATES_HELP, draw_candidates
 from rollwise.prompts.fixed_set import CountingSampler
-from rollwise.prompts.keys import Mask
-from rollwise.sampling.checks import at_least, setting, share
+from rollwise.prompts.keys import Mask, allowed
+from rollwise.sampling.checks import setting, share
 
 
 @dataclass(eq=False, kw_only=True)
@@ -23,21 +21,12 @@ class Posterior(CountingSampler):
     """
 
     target: float = setting(0.5, "Aim at this pass rate.")
-    prior_correct: float = setting(1.0, "Begin from Beta(α₀, β₀) with this α₀.")
-    prior_incorrect: float = setting(1.0, "Begin from Beta(α₀, β₀) with this β₀.")
-    candidates: int = setting(1 << 17, CANDIDATES_HELP)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         share("target", self.target)
-        at_least("candidates", self.candidates, self.batch_size)
-
-    def make_belief(self) -> Belief:
-        prior = {"prior_correct": self.prior_correct, "prior_incorrect": self.prior_incorrect}
-        return DecayedBeta(len(self.keys), decay=self.decay, **prior)
 
     def choose(self, count: int, exclude: Mask | None) -> Indices:
-        rng = self.rng()
-        indices = draw_candidates(rng, len(self.keys), count, self.candidates, exclude)
-        theta = rng.beta(*priors_from(self.belief, "priors", len(indices), indices).T)
+        indices = allowed(len(self.keys), exclude)
+        theta = self.rng().beta(*priors_from(self.belief, "priors", len(indices), indices).T)
         return indices[np.argsort((theta - self.target) ** 2, kind="stable")[:count]]

@@ -11,7 +11,6 @@ from rollwise.beliefs.state import Indices
 from rollwise.prompts.choice import smallest
 from rollwise.prompts.fixed_set import FixedSetSampler
 from rollwise.prompts.keys import Mask
-from rollwise.sampling.checks import setting, share
 
 
 @dataclass(eq=False, kw_only=True)
@@ -21,23 +20,17 @@ class Prioritized(FixedSetSampler):
     Kimi k1.5 (arXiv 2501.12599, prioritized sampling). A batch is drawn without replacement: each
     prompt gets an exponential time of rate 1 − s, and those with the shortest times are taken. A
     prompt with s = 1 comes only after all others, then uniformly. As published, s is the noisy
-    latest pass rate (`LatestPassRate`); you can pass any other belief.
+    latest pass rate (`LatestPassRate`), 0 before the first visit; you can pass any other belief.
     """
 
     belief_kind: ClassVar[type[Belief]] = LatestPassRate
-
-    unvisited: float = setting(0.0, "Assume this pass rate before a prompt's first visit.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        share("unvisited", self.unvisited)
 
     def choose(self, count: int, exclude: Mask | None) -> Indices:
         rng = self.rng()
         times: NDArray[np.float64] = rng.standard_exponential(len(self.keys))
         expected = self.belief.mean(slice(None))
         with np.errstate(divide="ignore", invalid="ignore"):
-            times /= 1.0 - np.where(np.isnan(expected), self.unvisited, expected)
+            times /= 1.0 - np.where(np.isnan(expected), 0.0, expected)
         chosen = smallest(times, count, exclude)
         if len(chosen) == count:
             return chosen

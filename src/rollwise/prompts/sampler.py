@@ -86,7 +86,3 @@ class PromptSampler(ABC):
         By default an expected pass rate counts as 4 responses; where none is expected, α = β = 1.
         """
         return priors_around(self.expected_pass_rates(keys))
-
-    def difficulties(self, keys: Sequence[Key]) -> NDArray[np.float64] | None:
-        """Return the difficulty of each prompt, shape (P,); by default None: there is none."""
-        return None

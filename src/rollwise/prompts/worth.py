@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 
 from rollwise.beliefs import Belief, LogitKalman
 from rollwise.beliefs.state import Indices
-from rollwise.prompts.choice import CANDIDATES_HELP, draw_candidates
 from rollwise.prompts.fixed_set import FixedSetSampler
-from rollwise.prompts.keys import Mask
-from rollwise.sampling.checks import at_least, finite_at_least, one_of, setting
+from rollwise.prompts.keys import Mask, allowed
+from rollwise.sampling.checks import finite_at_least, one_of, setting
 from rollwise.sampling.objectives import OBJECTIVES, PassRateObjective
 
 FUNCTIONS = {
@@ -40,7 +39,6 @@ class Worth(FixedSetSampler):
     )
     power: float = setting(1.0, "Raise the worth to this power (0: choose uniformly).")
     exploration: float = setting(0.1, "Spread this share of the probability evenly over prompts.")
-    candidates: int = setting(1 << 17, CANDIDATES_HELP)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,7 +46,6 @@ class Worth(FixedSetSampler):
         finite_at_least("power", self.power, 0)
         if not 0 < self.exploration <= 1:
             raise ValueError(f"exploration must lie above 0, at most 1, got {self.exploration}")
-        at_least("candidates", self.candidates, self.batch_size)
 
     def worth(self, indices: Indices | slice) -> NDArray[np.float64]:
         """Return (f′(p)²·p(1 − p))^power, shape (P,); p = ½ where nothing is expected."""
@@ -59,11 +56,10 @@ class Worth(FixedSetSampler):
         return worth
 
     def choose(self, count: int, exclude: Mask | None) -> Indices:
-        rng = self.rng()
-        indices = draw_candidates(rng, len(self.keys), count, self.candidates, exclude)
+        indices = allowed(len(self.keys), exclude)
         if not len(indices):
             return indices
         worth = self.worth(indices)
         rate = (1.0 - self.exploration) * worth / worth.mean() + self.exploration
-        times = rng.standard_exponential(len(indices)) / rate
+        times = self.rng().standard_exponential(len(indices)) / rate
         return indices[np.argsort(times, kind="stable")[:count]]

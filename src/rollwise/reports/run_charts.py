@@ -180,6 +180,5 @@ MAKERS: Mapping[str, Callable[[RunCharts, str], Chart | None]] = {
     "draws": _draws,
     "competence": _competence,
     "pass_rate_by_expected": _calibration,
-    "pass_rate_by_difficulty": _calibration,
 }
 """Charts of more than figures of steps; each returns None for a run without what it shows."""

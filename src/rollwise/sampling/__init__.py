@@ -11,7 +11,6 @@ from rollwise.sampling.exits import (
     Balanced,
     ExitRule,
     FixedCount,
-    GiveUp,
     PositiveFocused,
 )
 from rollwise.sampling.objectives import OBJECTIVES, Objective, advantages
@@ -32,7 +31,6 @@ __all__ = [
     "Estimated",
     "ExitRule",
     "FixedCount",
-    "GiveUp",
     "Group",
     "Objective",
     "Pool",

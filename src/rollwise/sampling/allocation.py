@@ -112,16 +112,11 @@ class GVM(Allocation):
             ValueError: Arrays of another shape, or outside their ranges.
         """
         rates_P = _checked_rates(pass_rates)
-        norms_P = np.ones_like(rates_P)
-        if gradient_norms is not None:
-            norms_P = np.asarray(gradient_norms, dtype=float)
-        if norms_P.shape != rates_P.shape:
+        norms_P = np.ones_like(rates_P) if gradient_norms is None else np.asarray(gradient_norms)
+        if norms_P.shape != rates_P.shape or not np.all((norms_P >= 0) & (norms_P < np.inf)):
             raise ValueError(
-                f"gradient_norms must have the shape of pass_rates, {rates_P.shape}, "
-                f"got {norms_P.shape}"
+                f"gradient_norms must be finite, from 0, one a pass rate, got {gradient_norms!r}"
             )
-        if not np.all((norms_P >= 0) & (norms_P < np.inf)):
-            raise ValueError(f"gradient_norms must be finite, at least 0, got {norms_P}")
         solved_P = rates_P > 0
         p = rates_P[solved_P]
         weights_P = np.zeros_like(rates_P)
@@ -147,12 +142,9 @@ def _check_limits(limits: Allocation) -> None:
 def _checked_rates(pass_rates: ArrayLike) -> Floats:
     """Return pass rates as an array, ½ for NaN."""
     rates_P = np.array(pass_rates, dtype=float)
-    if rates_P.ndim != 1:
-        raise ValueError(f"pass_rates must have the shape (P,), got {rates_P.shape}")
     rates_P[np.isnan(rates_P)] = 0.5
-    wrong = rates_P[(rates_P < 0) | (rates_P > 1)]
-    if wrong.size:
-        raise ValueError(f"pass_rates must lie between 0 and 1, got {wrong[0]}")
+    if rates_P.ndim != 1 or np.any((rates_P < 0) | (rates_P > 1)):
+        raise ValueError(f"pass_rates must lie between 0 and 1, shape (P,), got {pass_rates!r}")
     return rates_P
 
 

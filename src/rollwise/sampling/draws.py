@@ -36,16 +36,11 @@ def draw_seed(seed: int, step: int, key: Key, index: int) -> int:
     Neighbouring draws get unrelated seeds, for servers in use add a sample's index to the seed they
     are given. 1 and "1" are different keys.
     """
-    return hash_index(spell_seed(seed, step, key), index)
-
-
-def spell_seed(seed: int, step: int, key: Key) -> str:
-    """Spell out what the seeds of a prompt's draws are hashed from, before the index."""
     kind = "str" if isinstance(key, str) else "int"
-    return f"{seed}\x1f{step}\x1f{kind}\x1f{key}\x1f"
+    return hash_index(f"{seed}\x1f{step}\x1f{kind}\x1f{key}\x1f", index)
 
 
 def hash_index(name: str, index: int) -> int:
-    """Hash the spelt seed of a prompt's draws, and the index of one, to 63 random bits."""
+    """Hash a name and an index to 63 random bits."""
     whole = f"{name}{index}".encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(whole, digest_size=8).digest(), "big") >> 1

@@ -1,8 +1,7 @@
 """Estimates of pass rates: from counts that were fixed in advance, and from pools that stopped."""
 
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,17 +37,11 @@ def pass_at_k(drawn: ArrayLike, correct: ArrayLike, k: int) -> Any:
     return float(result) if result.ndim == 0 else result
 
 
-@dataclass(frozen=True, eq=False)
-class Estimates:
-    """Unbiased estimates by what a pool holds, arrays (B + 1, B + 1) over [positives, negatives].
+class Estimates(NamedTuple):
+    """Unbiased estimates of p and p(1 − p), arrays (B + 1, B + 1) over [positives, negatives].
 
-    NaN for counts that sampling never reaches.
-
-    Attributes:
-        pass_rate: Of p; NaN before the first draw.
-        variance: Of p(1 − p); NaN where sampling is cut short at fewer than two draws, and
-            everywhere if every prompt stops at its first draw, for then no unbiased estimate
-            exists.
+    NaN where there is none: for counts that sampling never reaches, before the first draw, and for
+    p(1 − p) where sampling is cut short at one draw, or always stops there.
     """
 
     pass_rate: Floats
@@ -62,11 +55,8 @@ def unbiased_estimates(stopping: Stopping) -> Estimates:
     stopped before, P₁ those of them that begin with a correct draw, P₁₀ those that begin correct,
     incorrect. Given the counts, all P are equally likely, so P₁/P and P₁₀/P are the conditional
     expectations of unbiased estimates from the first one and two draws (Girshick, Mosteller and
-    Savage 1946; Rao-Blackwell).
-
-    The values hold for ended pools, and for pools cut short at a number of draws that does not
-    depend on their own outcomes (at two or more, for p(1 − p)). Sequences are counted in integers,
-    only the ratio is rounded. Tables of equal `stopping.stops` are shared.
+    Savage 1946; Rao-Blackwell). They also hold for pools cut short at a number of draws that does
+    not depend on their own outcomes (at two or more, for p(1 − p)).
     """
     return _unbiased(stopping.stops.tobytes(), stopping.budget)
 
@@ -74,18 +64,13 @@ def unbiased_estimates(stopping: Stopping) -> Estimates:
 def estimates_of(pool: Pool) -> tuple[float, float] | None:
     """Look up the unbiased estimates of p and p(1 − p); None at counts it cannot reach.
 
-    A `ValueError` if the pool does not know its stopping, or has outgrown its budget.
+    A `ValueError` if the pool does not know its stopping.
     """
     stopping = pool.stopping
     if stopping is None:
         raise ValueError(
             f"estimates = 'unbiased' needs to know how prompt {pool.key!r} was to stop: take its "
             "pool from a RolloutSession, or set pool.stopping = Stopping(rule, schedule, budget)"
-        )
-    if len(pool) > stopping.budget:
-        raise ValueError(
-            f"prompt {pool.key!r} has {len(pool)} responses, more than the budget of its stopping, "
-            f"{stopping.budget}"
         )
     tables, state = unbiased_estimates(stopping), (pool.positives, pool.negatives)
     found = float(tables.pass_rate[state]), float(tables.variance[state])

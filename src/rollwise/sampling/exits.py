@@ -1,4 +1,4 @@
-"""Exit rules: when a prompt has been sampled enough, and when it is given up.
+"""Exit rules: when a prompt has been sampled enough.
 
 A rule inherits from `ExitRule` and is asked by the schedule: after each round, say, or after each
 draw. It looks at the number of correct (`positives`) and incorrect (`negatives`) responses in a
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.plugins import wrong_result
-from rollwise.sampling.checks import at_least, setting, share
+from rollwise.sampling.checks import at_least, setting
 
 
 class ExitRule(ABC):
@@ -26,11 +26,9 @@ class ExitRule(ABC):
         ...         return negatives >= 1
 
     Attributes:
-        uses_priors: Whether `gives_up` depends on what is believed of a prompt's pass rate.
         count: The responses of every prompt, where the rule fixes them; None where it does not.
     """
 
-    uses_priors: bool = False
     count: int | None = None
 
     @abstractmethod
@@ -44,15 +42,6 @@ class ExitRule(ABC):
             positives: n₊, correct responses; an integer, or an array of integers.
             negatives: n₋, incorrect responses; of the same shape.
         """
-
-    def gives_up(self, chance: Any) -> Any:
-        """Say whether to stop an unsatisfied prompt, which then ends as `futile`; never by default.
-
-        Args:
-            chance: The probability that the rule will be satisfied within the prompt's budget; a
-                float, or an array, for which an array of the same shape is returned.
-        """
-        return np.zeros(np.shape(chance), dtype=bool)[()]
 
 
 @dataclass(frozen=True)
@@ -124,35 +113,6 @@ def check_is_rule(rule: Any) -> None:
         )
 
 
-@dataclass(frozen=True)
-class GiveUp(ExitRule):
-    """Give a prompt up once its rule is unlikely to be satisfied within what remains of its budget.
-
-    The chance is that of the Beta-binomial: the pass rate is believed to follow a Beta
-    distribution, from a prior (a prompt sampler's, else the flat one) and the responses drawn. The
-    prompt then ends as `futile`, whatever its pool holds.
-
-    Args:
-        rule: When a prompt has been sampled enough.
-        below: Give it up where the chance of that is below this, in [0, 1].
-    """
-
-    rule: ExitRule
-    below: float = 0.1
-
-    uses_priors = True
-
-    def __post_init__(self) -> None:
-        share("below", self.below)
-        check_is_rule(self.rule)
-
-    def satisfied(self, positives: Any, negatives: Any) -> Any:
-        return self.rule.satisfied(positives, negatives)
-
-    def gives_up(self, chance: Any) -> Any:
-        return (chance < self.below) | where_given_up(self.rule, chance)
-
-
 def where_satisfied(
     rule: ExitRule, positives: NDArray[np.int64], negatives: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
@@ -161,40 +121,15 @@ def where_satisfied(
     A rule that is for single counts alone is asked about one pair after another. A `PluginError`
     names a rule of the user's that did not return booleans.
     """
+    answer: Any
     try:
         answer = rule.satisfied(positives, negatives)
     except (TypeError, ValueError):  # `and`, `min` and `math.sqrt` do not take arrays
         pairs = zip(positives.flat, negatives.flat, strict=True)
-        answer = np.array([is_satisfied(rule, int(n), int(m)) for n, m in pairs])
-        answer = answer.reshape(positives.shape)
-    return _booleans(rule, "satisfied", answer, positives.shape)
-
-
-def where_given_up(rule: ExitRule, chance: Any) -> Any:
-    """Say of chances of any shape whether a rule gives up; raises what `where_satisfied` does."""
-    return _booleans(rule, "gives_up", rule.gives_up(chance), np.shape(chance))[()]
-
-
-def is_satisfied(rule: ExitRule, positives: int, negatives: int) -> bool:
-    """Say whether a rule is satisfied by two counts; raises what `where_satisfied` does."""
-    answer = rule.satisfied(positives, negatives)
-    if not isinstance(answer, (bool, np.bool_)):
-        raise wrong_result(named_rule(rule), "satisfied", "True or False", answer)
-    return bool(answer)
-
-
-def named_rule(rule: Any) -> Any:
-    """Return the rule that ours are wrapped around, which errors are to name."""
-    while isinstance(rule, GiveUp):
-        rule = rule.rule
-    return rule
-
-
-def _booleans(
-    rule: ExitRule, method: str, answer: object, shape: tuple[int, ...]
-) -> NDArray[np.bool_]:
+        answers = [rule.satisfied(int(n), int(m)) for n, m in pairs]
+        answer = np.reshape(np.array(answers), positives.shape)
     met = np.asarray(answer) if isinstance(answer, (bool, np.bool_, np.ndarray)) else None
-    if met is None or met.dtype != bool or met.shape not in ((), shape):
-        wanted = f"a boolean array of shape {shape} for arrays, and a bool for single numbers"
-        raise wrong_result(named_rule(rule), method, wanted, answer)
-    return np.broadcast_to(met, shape)
+    if met is None or met.dtype != bool or met.shape not in ((), positives.shape):
+        wanted = f"True or False, or an array of them of shape {positives.shape} for arrays"
+        raise wrong_result(rule, "satisfied", wanted, answer)
+    return np.broadcast_to(met, positives.shape)

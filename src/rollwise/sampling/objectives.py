@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.plugins import wrong_result
-from rollwise.sampling.baselines import belief_baseline, share_of_draws
 from rollwise.sampling.checks import one_of, setting
 from rollwise.sampling.estimators import estimates_of
 from rollwise.sampling.pool import Pool
@@ -101,14 +100,33 @@ class GRPO(_Centred):
         return self._centre(group.rewards, group)
 
 
+def belief_baseline(pool: Pool) -> Floats:
+    """Expect each response of a pool from the belief and from the prompt's other draws, (N,).
+
+    α and β are the pool's prior, or 1 and 1. Where the number of draws was fixed, from all others:
+    b_i = (α + Σ_{j≠i} r_j)/(α + β + N − 1), the leave-one-out mean shrunk to the belief. Where
+    sampling stopped because of what it had drawn, from the earlier ones alone: b_i = (α + Σ_{j<i}
+    r_j)/(α + β + i − 1). The terms (r_i − b_i)·∇log π_i − ∇p are then martingale differences, so
+    that their sum over a pool is E[N]·∇p in expectation, whatever the stopping rule (Wald's
+    identity).
+    """
+    alpha, beta = pool.prior or (1.0, 1.0)
+    correct = pool.correct.astype(float)
+    if pool.stopping is not None and pool.stopping.is_fixed:
+        known, count = correct.sum() - correct, np.full(len(pool), len(pool) - 1.0)
+    else:
+        known, count = np.cumsum(correct) - correct, np.arange(len(pool), dtype=float)
+    baseline: Floats = (alpha + known) / (alpha + beta + count)
+    return baseline
+
+
 @dataclass(frozen=True)
 class PassRateObjective(Objective):
     """Base class of objectives that follow the gradient of a function f of the pass rate p.
 
     With `baseline="pool"`, A = f′(p)·p(1 − p)·k/k₊ for correct members and −f′(p)·p(1 − p)·k/k₋ for
     incorrect ones: the mean of A·∇log π over the group is f′(p)·∇p in expectation, whatever the
-    share of either side. A group with one side only has (1 − p)·f′(p)·∇p or p·f′(p)·∇p; a pool of
-    equal rewards, or of one side, gets zeros.
+    share of either side. A pool of equal rewards, or of one side, gets zeros.
 
     `estimates` says what stands for p and p(1 − p). `plug_in` takes n₊/N, which is biased in a pool
     that stopped because of what it held. `unbiased` takes `unbiased_estimates`: `Linear` is then
@@ -123,7 +141,7 @@ class PassRateObjective(Objective):
 
     Raises:
         ValueError: An unknown way of estimating or baseline. From `advantages`: `unbiased` for a
-            pool that does not know its stopping or has outgrown its budget; `belief` for a pool
+            pool that does not know its stopping; `belief` for a pool
             without a prior.
     """
 
@@ -188,8 +206,10 @@ class PassRateObjective(Objective):
                 "priors= to its RolloutSession, or set pool.prior = (alpha, beta)"
             )
         alpha, beta = pool.prior
-        surprise = pool.correct - belief_baseline(pool)
-        advantages: Floats = self.slope(alpha / (alpha + beta)) * share_of_draws(pool) * surprise
+        surprise, share = pool.correct - belief_baseline(pool), 1.0
+        if pool.stopping is not None:  # 1 / E[N], relative to the fewest: all prompts weigh alike
+            share = float(pool.stopping.certain_need[0, 0] / pool.stopping.expected_need[0, 0])
+        advantages: Floats = self.slope(alpha / (alpha + beta)) * share * surprise
         return advantages
 
 

@@ -1,6 +1,5 @@
 """Schedules: when a prompt's responses are drawn, and when its exit rule is asked."""
 
-import heapq
 import math
 from abc import ABC, abstractmethod
 from collections import deque
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from rollwise.plugins import wrong_result
 from rollwise.sampling.checks import at_least, at_most, setting, share
-from rollwise.sampling.exits import ExitRule, check_is_rule, is_satisfied, named_rule
+from rollwise.sampling.exits import ExitRule, check_is_rule, where_satisfied
 from rollwise.sampling.prompt import SampledPrompt
 
 MOST_SAMPLES = 4096
@@ -111,8 +110,8 @@ class _RoundsDispatcher:
     def __init__(self, size: int) -> None:
         self._size = size
         self._prompts: list[SampledPrompt] = []
+        self._behind: list[SampledPrompt] = []
         self._round: deque[SampledPrompt] = deque()
-        self._waits_for: SampledPrompt | None = None
 
     def add(self, prompt: SampledPrompt) -> None:
         self._prompts.append(prompt)
@@ -121,17 +120,15 @@ class _RoundsDispatcher:
         pass
 
     def next(self, ahead: bool) -> SampledPrompt | None:
-        if not self._round and not self._awaits_any():
-            self._prompts = [p for p in self._prompts if not p.ended]
-            for prompt in self._prompts:
-                self._round += [prompt] * min(self._size, prompt.tables.budget - prompt.issued)
+        if not self._round:
+            while self._behind and self._behind[-1].processed == self._behind[-1].issued:
+                self._behind.pop()
+            if not self._behind:
+                self._prompts = [p for p in self._prompts if not p.ended]
+                self._behind = [*self._prompts]
+                for prompt in self._prompts:
+                    self._round += [prompt] * min(self._size, prompt.limit - prompt.issued)
         return self._round.popleft() if self._round else None
-
-    def _awaits_any(self) -> bool:
-        if self._waits_for is None or self._waits_for.issued == self._waits_for.processed:
-            behind = (p for p in self._prompts if p.issued > p.processed and not p.ended)
-            self._waits_for = next(behind, None)
-        return self._waits_for is not None
 
 
 @dataclass(frozen=True)
@@ -174,57 +171,41 @@ class Streamed(Schedule):
 
 
 class _StreamedDispatcher:
-    """A heap of priorities and positions; entries that are out of date stay until their turn comes.
-
-    Prompts whose next draw might turn out surplus are parked while nothing is drawn ahead.
-    """
+    """Keeps when the turn of each prompt is, and whether its next draw is certain to be needed."""
 
     def __init__(self, speculation: float) -> None:
         self._speculation = speculation
         self._prompts: list[SampledPrompt] = []
-        self._priorities: list[float] = []
-        self._turns: list[tuple[float, int]] = []
-        self._parked: list[SampledPrompt] = []
+        self._turns = np.full(1, math.inf)
+        self._certain = np.zeros(1, dtype=bool)
 
     def add(self, prompt: SampledPrompt) -> None:
         self._prompts.append(prompt)
-        self._priorities.append(_NO_TURN)
+        if len(self._prompts) > len(self._turns):
+            self._turns = np.append(self._turns, np.full(len(self._turns), math.inf))
+            self._certain = np.append(self._certain, np.zeros(len(self._certain), dtype=bool))
         self.changed(prompt)
 
     def changed(self, prompt: SampledPrompt) -> None:
-        position, priority = prompt.position, self._priority(prompt)
-        if self._priorities[position] != priority:
-            self._priorities[position] = priority
-            if priority != _NO_TURN:
-                heapq.heappush(self._turns, (priority, position))
+        state = prompt.known_correct, prompt.known_incorrect
+        self._turns[prompt.position] = self._priority(prompt)
+        # Whatever the rewards of those in flight.
+        self._certain[prompt.position] = prompt.outstanding < prompt.stopping.certain_need[state]
 
     def next(self, ahead: bool) -> SampledPrompt | None:
-        while ahead and self._parked:
-            self.changed(self._parked.pop())
-        while self._turns:
-            priority, position = heapq.heappop(self._turns)
-            if self._priorities[position] != priority:
-                continue
-            self._priorities[position] = _NO_TURN
-            prompt = self._prompts[position]
-            needed = prompt.known_tables.certain_need[prompt.known_correct][prompt.known_incorrect]
-            if ahead or prompt.outstanding < needed:  # whatever the rewards of those in flight
-                return prompt
-            self._parked.append(prompt)
-        return None
+        turns = self._turns if ahead else np.where(self._certain, self._turns, math.inf)
+        first = turns.argmin()
+        return self._prompts[first] if turns[first] < math.inf else None
 
     def _priority(self, prompt: SampledPrompt) -> float:
         """Say when the turn of a prompt is: the one with least in flight for its need first."""
-        tables, outstanding = prompt.known_tables, prompt.outstanding
-        correct, incorrect = prompt.known_correct, prompt.known_incorrect
-        most = tables.worthwhile(self._speculation)[correct][incorrect]
+        stopping, outstanding = prompt.stopping, prompt.outstanding
+        state = prompt.known_correct, prompt.known_incorrect
+        most = stopping.worthwhile(self._speculation)[state]
         if prompt.issued >= prompt.limit or outstanding >= most:
-            return _NO_TURN
-        need = tables.expected_need[correct][incorrect]
+            return math.inf
+        need = float(stopping.expected_need[state])
         return (outstanding / need if prompt.issued else -1.0) - 1e-6 * need
-
-
-_NO_TURN = math.inf
 
 
 def dispatcher_of(schedule: Schedule) -> Dispatcher:
@@ -246,11 +227,8 @@ def check_reachable(rule: ExitRule, schedule: Schedule) -> None:
     most = schedule.max_samples
     if not isinstance(most, Integral) or most < 1:
         raise wrong_result(schedule, "max_samples", "an integer from 1", most)
-    asked = [[is_satisfied(rule, n, most - n) for _ in range(2)] for n in range(most + 1)]
-    if changed := next((pair for pair in asked if pair[0] != pair[1]), None):
-        due = "the same for the same counts"
-        raise wrong_result(named_rule(rule), "satisfied", due, changed)
-    if not any(first for first, _ in asked):
+    counts = np.arange(most + 1)
+    if not where_satisfied(rule, counts, most - counts).any():
         raise ValueError(f"{rule} can never be satisfied within the {most} draws of {schedule}")
 
 

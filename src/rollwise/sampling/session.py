@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rollwise.plugins import wrong_result
-from rollwise.sampling.checks import at_least
-from rollwise.sampling.draws import Draw, Key, as_key, draw_seed, spell_seed
+from rollwise.sampling.checks import at_least, share
+from rollwise.sampling.draws import Draw, Key, as_key
 from rollwise.sampling.exits import ExitRule
 from rollwise.sampling.pool import POSITIVE_THRESHOLD, Pool
 from rollwise.sampling.prompt import Recorded, SampledPrompt
 from rollwise.sampling.schedules import Rounds, Schedule, dispatcher_of
-from rollwise.sampling.stopping import tables_of_prompts
+from rollwise.sampling.stopping import Stopping, stopping_of_prompts
 
 
 class RolloutSession:
@@ -30,12 +30,8 @@ class RolloutSession:
                 response = generate(draw)
                 session.record(draw, reward=grade(response), response=response)
 
-    With an engine of many slots, and a schedule that streams (`Streamed`):
-
-        while not session.done:
-            engine.submit(session.next_draws(free_slots=engine.free_slots))
-            draw, response = engine.wait()
-            engine.cancel(session.record(draw, reward=grade(response), response=response))
+    With a schedule that streams (`Streamed`), ask for as many draws as the engine has free slots
+    while the session is not `done`, and cancel the draws that `record` returns.
 
     Args:
         keys: The prompts, each once (strings or integers; NumPy's integers become Python's).
@@ -47,11 +43,14 @@ class RolloutSession:
         max_attempts: How often a draw is tried before it is lost.
         priors: What is believed of each prompt's pass rate: α and β of a Beta distribution, shape
             (P, 2), for instance from a prompt sampler; by default 1 and 1, which is flat. They
-            order the draws of `Streamed`, and a rule that gives up starts from them, both from
-            rounded ones, so that prompts share tables: the mean to 1/32, the strength α + β to a
-            power of 2. Pools keep them as they are, for baselines.
+            order the draws of `Streamed`, and giving up starts from them, both rounded so that
+            prompts share tables: the mean to 1/32, the strength α + β to a power of 2. Pools keep
+            them as they are, for baselines.
         budgets: The most draws of each prompt, shape (P,), for instance from an allocation; by
             default, and at most, the schedule's.
+        give_up_below: End a prompt as `futile` where the rule is asked and the probability that it
+            will be satisfied within the budget is below this. The chance is that of the
+            Beta-binomial: the pass rate is believed to follow the prior and the responses drawn.
 
     Attributes:
         pools: Key -> Pool, in the order of `keys` and of what was added.
@@ -60,10 +59,8 @@ class RolloutSession:
         surplus: Draws handed out beyond a prompt's exit: cancelled, or dropped if already done.
 
     Raises:
-        ValueError: No keys, a key twice, a count below 1, a seed or step below 0, or priors or
-            budgets that do not fit the keys.
-        TypeError: A key that is neither a string nor an integer (a bool is neither), or a rule that
-            is no `ExitRule`.
+        ValueError: No keys, a key twice, or an argument out of its range or unfit for the keys.
+        TypeError: A key that is neither a string nor an integer, or a rule that is no `ExitRule`.
     """
 
     def __init__(
@@ -78,14 +75,16 @@ class RolloutSession:
         *,
         priors: ArrayLike | None = None,
         budgets: ArrayLike | None = None,
+        give_up_below: float = 0.0,
     ) -> None:
+        share("give_up_below", give_up_below)
         at_least("seed", seed, 0)
         at_least("step", step, 0)
         at_least("max_attempts", max_attempts, 1)
         self.exit_rule = exit_rule
         self.schedule: Schedule = Rounds() if schedule is None else schedule
         self.seed, self.step, self.max_attempts = seed, step, max_attempts
-        self.positive_threshold = positive_threshold
+        self.positive_threshold, self.give_up_below = positive_threshold, give_up_below
         self.pools: dict[Key, Pool] = {}
         self._prompts: dict[Key, SampledPrompt] = {}
         self._dispatcher = dispatcher_of(self.schedule)
@@ -108,15 +107,13 @@ class RolloutSession:
         """
         added = self._new_keys(keys)
         most = self.schedule.max_samples
-        tables = list(
-            tables_of_prompts(self.exit_rule, self.schedule, most, len(added), priors, budgets)
-        )
+        like = Stopping(self.exit_rule, self.schedule, most, give_up_below=self.give_up_below)
+        stopping = list(stopping_of_prompts(like, len(added), priors, budgets))
         believed = [None] * len(added) if priors is None else np.asarray(priors, float).tolist()
-        for key, own_tables, prior in zip(added, tables, believed, strict=True):
+        for key, own, prior in zip(added, stopping, believed, strict=True):
             pool = Pool(key, positive_threshold=self.positive_threshold)
-            pool.stopping, pool.prior = own_tables.stopping, prior and tuple(prior)
-            seed_prefix = spell_seed(self.seed, self.step, key)
-            prompt = SampledPrompt(pool, own_tables, len(self._prompts), seed_prefix)
+            pool.stopping, pool.prior = own, prior and tuple(prior)
+            prompt = SampledPrompt(pool, own, len(self._prompts), self.seed, self.step)
             self._prompts[key], self.pools[key] = prompt, pool
             self._dispatcher.add(prompt)
         self._unresolved += len(added)
@@ -152,8 +149,7 @@ class RolloutSession:
             at_least("free_slots", free_slots, 1)
         draws: list[Draw] = []
         while free_slots is None or len(draws) < free_slots:
-            repeated = self._next_repeat() if self._repeats else None
-            draw = repeated or self._next_new(ahead=free_slots is not None)
+            draw = self._next_repeat() or self._next_new(ahead=free_slots is not None)
             if draw is None:
                 break
             draws.append(draw)
@@ -162,7 +158,9 @@ class RolloutSession:
     def _next_repeat(self) -> Draw | None:
         while self._repeats:
             draw = self._repeats.popleft()
-            if self._prompts[draw.key].repeat(draw):
+            prompt = self._prompts[draw.key]
+            if not prompt.ended:
+                prompt.in_flight[draw.index] = draw
                 return draw
         return None
 
@@ -209,22 +207,13 @@ class RolloutSession:
     def _released(self, draw: Draw) -> SampledPrompt:
         """Return the prompt of a draw that was in flight, and now is not."""
         prompt = self._prompts.get(draw.key)
-        if prompt is None or not prompt.release(draw):
-            raise ValueError(f"{draw} {self._why_refused(draw, prompt)}")
+        if prompt is None or prompt.in_flight.get(draw.index) != draw:
+            raise ValueError(
+                f"{draw} is not in flight: it is of another session, was recorded or has failed "
+                "already, or is surplus, which was to be cancelled"
+            )
+        del prompt.in_flight[draw.index]
         return prompt
-
-    def _why_refused(self, draw: Draw, prompt: SampledPrompt | None) -> str:
-        if prompt is None:
-            return "is of no prompt of this session"
-        if draw.seed != draw_seed(self.seed, self.step, draw.key, draw.index):
-            return "is of another session: this one gives it another seed"
-        if draw in self._repeats:
-            return "has failed and waits to be handed out again"
-        if not 0 <= draw.index < prompt.issued:
-            return "was never handed out"
-        if draw.index < prompt.processed or draw.index in prompt.waiting:
-            return "was recorded already"
-        return "was to be cancelled: it is surplus, its prompt does without it"
 
     def _receive(self, prompt: SampledPrompt, draw: Draw, recorded: Recorded) -> list[Draw]:
         surplus = prompt.receive(draw.index, recorded)
@@ -243,9 +232,7 @@ class RolloutSession:
         surplus: list[Draw] = []
         for prompt in self._prompts.values():
             if not prompt.ended:
-                surplus += prompt.in_flight.values()
-                prompt.in_flight.clear()
-                prompt.end(prompt.exit_reason(last=True) or "exhausted")
+                surplus += prompt.end(prompt.exit_reason(last=True) or "exhausted")
                 self._count_end(prompt)
                 self._dispatcher.changed(prompt)
         self._repeats.clear()

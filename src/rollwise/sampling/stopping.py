@@ -2,8 +2,7 @@
 
 `Stopping` has tables over (n₊, n₋), the correct and incorrect responses in a prompt's pool: arrays
 of shape (B + 1, B + 1) for a budget of B draws, indexed `[positives, negatives]`. States beyond the
-budget (n₊ + n₋ > B) count as stopped. `StoppingTables` are the same for a session, which looks them
-up draw by draw.
+budget (n₊ + n₋ > B) count as stopped.
 """
 
 from collections.abc import Iterable
@@ -15,13 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rollwise.plugins import wrong_result
-from rollwise.sampling.exits import ExitRule, check_is_rule, where_given_up, where_satisfied
+from rollwise.sampling.exits import ExitRule, check_is_rule, where_satisfied
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 MEANS = 32
-"""Means of priors are rounded to multiples of 1 / this, within (0, 1); strengths to powers of 2."""
+"""Means of priors are rounded to multiples of 1 / this."""
 
 
 class Asking(Protocol):
@@ -35,11 +34,12 @@ class Stopping:
     """An exit rule, asked at certain counts, within a budget.
 
     Args:
-        rule: When a prompt has been sampled enough, or is given up.
+        rule: When a prompt has been sampled enough.
         schedule: After how many draws the rule is asked.
         budget: The most draws, B.
         prior: α and β of the pass rate's Beta distribution before the first draw.
         lost: Draws that are in no pool because they were lost; they use up the budget all the same.
+        give_up_below: Give the prompt up where `chance` is below this.
     """
 
     rule: ExitRule
@@ -47,6 +47,7 @@ class Stopping:
     budget: int
     prior: tuple[float, float] = (1.0, 1.0)
     lost: int = 0
+    give_up_below: float = 0.0
 
     def __post_init__(self) -> None:
         check_is_rule(self.rule)
@@ -54,17 +55,13 @@ class Stopping:
     @cached_property
     def asked(self) -> Bools:
         """Whether the rule is asked, by n₊ + n₋, shape (B + 1,); always after the last draw."""
-        processed = range(self.lost, self.lost + self.budget + 1)
-        within = (0 < n <= self.budget for n in processed)
-        asked = np.array(
-            [
-                fits and (n == self.budget or self.schedule.asks(n))
-                for n, fits in zip(processed, within, strict=True)
-            ]
-        )
-        if asked.dtype != bool:
+        draws = range(self.lost, self.lost + self.budget + 1)
+        asked = [
+            0 < n <= self.budget and (n == self.budget or self.schedule.asks(n)) for n in draws
+        ]
+        if not all(isinstance(answer, bool | np.bool_) for answer in asked):
             raise wrong_result(self.schedule, "asks", "True or False", self.schedule.asks(1))
-        return asked
+        return np.array(asked)
 
     @cached_property
     def is_fixed(self) -> bool:
@@ -84,8 +81,8 @@ class Stopping:
 
     @cached_property
     def futile(self) -> Bools:
-        """Where the rule gives the prompt up; nowhere for a rule that does not give up."""
-        given_up: Bools = where_given_up(self.rule, self.chance)
+        """Where the prompt is given up."""
+        given_up: Bools = self.chance < self.give_up_below
         return given_up & self._asked & ~self.satisfied & ~self._spent
 
     @cached_property
@@ -109,28 +106,30 @@ class Stopping:
 
         A draw is needed if sampling has not stopped before it.
         """
-        goes_on = np.where(self.stops, 0.0, 1.0)
-        needed, count = goes_on.copy(), np.zeros(goes_on.shape, dtype=int)
-        for _ in range(self.budget):
-            enough = (needed >= probability) & (needed > 0)
-            if not enough.any():
-                break
-            count += enough
-            after = np.zeros_like(needed)
-            after[:-1, :-1] = (
-                self._correct[:-1, :-1] * needed[1:, :-1]
-                + (1 - self._correct[:-1, :-1]) * needed[:-1, 1:]
-            )
-            needed = after * goes_on
-        return np.maximum(count, self.certain_need)
+        if probability not in self._worthwhile:
+            goes_on = np.where(self.stops, 0.0, 1.0)
+            needed, count = goes_on.copy(), np.zeros(goes_on.shape, dtype=int)
+            for _ in range(self.budget):
+                enough = (needed >= probability) & (needed > 0)
+                if not enough.any():
+                    break
+                count += enough
+                after = np.zeros_like(needed)
+                after[:-1, :-1] = (
+                    self._correct[:-1, :-1] * needed[1:, :-1]
+                    + (1 - self._correct[:-1, :-1]) * needed[:-1, 1:]
+                )
+                needed = after * goes_on
+            self._worthwhile[probability] = np.maximum(count, self.certain_need)
+        return self._worthwhile[probability]
+
+    def after_losing(self, lost: int) -> "Stopping":
+        """Return what holds once so many of the prompt's draws were lost."""
+        return shared(replace(self, lost=lost))
 
     @cached_property
-    def monotone(self) -> bool:
-        """Whether the rule, once satisfied, stays so whatever else is drawn."""
-        met = self.satisfied
-        kept_by_correct = met[1:, :] | ~met[:-1, :] | self._beyond[1:, :]
-        kept_by_incorrect = met[:, 1:] | ~met[:, :-1] | self._beyond[:, 1:]
-        return bool(kept_by_correct.all() and kept_by_incorrect.all())
+    def _worthwhile(self) -> dict[float, NDArray[np.int64]]:
+        return {}
 
     @cached_property
     def _positives(self) -> NDArray[np.int64]:
@@ -147,10 +146,6 @@ class Stopping:
     @property
     def _spent(self) -> Bools:
         return self._drawn + self.lost >= self.budget
-
-    @property
-    def _beyond(self) -> Bools:
-        return self._drawn + self.lost > self.budget
 
     @cached_property
     def _correct(self) -> Floats:
@@ -177,86 +172,49 @@ class Stopping:
         return values
 
 
-class StoppingTables:
-    """What `Stopping` says, as lists: a list answers ten times as fast as an array.
-
-    Attributes:
-        stays_satisfied: Whether a satisfied rule ends the prompt at once, whatever is drawn later.
-    """
-
-    def __init__(self, stopping: Stopping) -> None:
-        self.stopping, self.budget = stopping, stopping.budget
-        self.asked: list[bool] = stopping.asked.tolist()
-        self.satisfied: list[list[bool]] = stopping.satisfied.tolist()
-        self.futile: list[list[bool]] = stopping.futile.tolist()
-        self.expected_need: list[list[float]] = stopping.expected_need.tolist()
-        self.certain_need: list[list[int]] = stopping.certain_need.tolist()
-        self._worthwhile: dict[float, list[list[int]]] = {}
-        asked_always = all(self.asked[1 : self.budget - stopping.lost + 1])
-        self.stays_satisfied = asked_always and stopping.monotone
-
-    def worthwhile(self, probability: float) -> list[list[int]]:
-        """`Stopping.worthwhile`."""
-        if probability not in self._worthwhile:
-            self._worthwhile[probability] = self.stopping.worthwhile(probability).tolist()
-        return self._worthwhile[probability]
-
-    def after_losing(self, lost: int) -> "StoppingTables":
-        """Return the tables of the same prompt once so many of its draws were lost."""
-        return stopping_tables(replace(self.stopping, lost=lost))
+@lru_cache(maxsize=1024)
+def _first_equal(stopping: Stopping) -> Stopping:
+    return stopping
 
 
-_built = lru_cache(maxsize=1024)(StoppingTables)
-
-
-def stopping_tables(stopping: Stopping) -> StoppingTables:
-    """Build the tables, or take those built before (if the rule can be hashed)."""
+def shared(stopping: Stopping) -> Stopping:
+    """Return the first that was equal, with its tables; itself if its rule has no hash."""
     try:
-        return _built(stopping)
+        return _first_equal(stopping)
     except TypeError:
-        return StoppingTables(stopping)
+        return stopping
 
 
-def tables_of_prompts(
-    rule: ExitRule,
-    schedule: Asking,
-    most: int,
-    count: int,
-    priors: ArrayLike | None = None,
-    budgets: ArrayLike | None = None,
-) -> Iterable[StoppingTables]:
-    """Make the tables of `count` prompts; those of equal budgets and rounded priors are shared."""
-    budgets_P = _checked_budgets(budgets, count, most)
-    priors_P2 = _checked_priors(priors, count)
-    made: dict[tuple[int, float, float], StoppingTables] = {}
-    for budget, (alpha, beta) in zip(budgets_P.tolist(), priors_P2.tolist(), strict=True):
-        kind = (budget, alpha, beta)
-        if kind not in made:
-            made[kind] = stopping_tables(Stopping(rule, schedule, budget, (alpha, beta)))
-        yield made[kind]
+def stopping_of_prompts(
+    like: Stopping, count: int, priors: ArrayLike | None, budgets: ArrayLike | None
+) -> Iterable[Stopping]:
+    """Say how `count` prompts stop; those of equal budgets and rounded priors share their tables.
 
-
-def _checked_budgets(budgets: ArrayLike | None, count: int, most: int) -> NDArray[np.integer]:
-    budgets_P = np.full(count, most) if budgets is None else np.asarray(budgets)
+    `like` is how one stops that has the largest budget; `priors` has shape (P, 2), `budgets` (P,).
+    """
+    budgets_P = np.full(count, like.budget) if budgets is None else np.asarray(budgets)
     if budgets_P.shape != (count,) or not np.issubdtype(budgets_P.dtype, np.integer):
         raise ValueError(f"budgets must be {count} integers, got {budgets!r}")
-    if not np.all((budgets_P >= 1) & (budgets_P <= most)):
+    if not np.all((budgets_P >= 1) & (budgets_P <= like.budget)):
         raise ValueError(
-            f"budgets must lie between 1 and the schedule's {most} draws, "
+            f"budgets must lie between 1 and the schedule's {like.budget} draws, "
             f"got {budgets_P.min()} to {budgets_P.max()}"
         )
-    return budgets_P
-
-
-def _checked_priors(priors: ArrayLike | None, count: int) -> NDArray[np.float64]:
-    if priors is None:
-        return np.ones((count, 2))
-    priors_P2 = np.asarray(priors, dtype=float)
+    priors_P2 = np.ones((count, 2)) if priors is None else np.asarray(priors, dtype=float)
     if priors_P2.shape != (count, 2):
         raise ValueError(f"priors must have shape ({count}, 2), got {priors_P2.shape}")
     if not np.all((priors_P2 > 0) & np.isfinite(priors_P2)):
         raise ValueError("priors must be finite and above 0")
-    # Rounded, so that prompts with similar ones share their tables.
+    made: dict[tuple[int, float, float], Stopping] = {}
+    for budget, (alpha, beta) in zip(budgets_P.tolist(), rounded(priors_P2).tolist(), strict=True):
+        kind = (budget, alpha, beta)
+        if kind not in made:
+            made[kind] = shared(replace(like, budget=budget, prior=(alpha, beta)))
+        yield made[kind]
+
+
+def rounded(priors_P2: Floats) -> Floats:
+    """Round α and β: the mean to multiples of 1/32 within (0, 1), α + β to powers of 2."""
     strength = priors_P2.sum(axis=1)
     mean = np.clip(np.rint(priors_P2[:, 0] / strength * MEANS), 0.5, MEANS - 0.5) / MEANS
     strength = 2.0 ** np.rint(np.log2(strength))

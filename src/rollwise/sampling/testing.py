@@ -8,32 +8,47 @@
 Each check raises an `AssertionError` that says what is wrong. They need no test framework.
 """
 
-import warnings
+import pickle
+from random import Random
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rollwise.sampling.exits import ExitRule, check_is_rule, where_satisfied
+from rollwise.sampling.draws import Draw
+from rollwise.sampling.exits import Balanced, ExitRule, FixedCount, check_is_rule, where_satisfied
 from rollwise.sampling.objectives import Objective
 from rollwise.sampling.pool import Pool
-from rollwise.sampling.schedules import Streamed
+from rollwise.sampling.schedules import Schedule, Streamed
 from rollwise.sampling.selection import select_group
-from rollwise.sampling.testing_sessions import check_order_of_arrival, check_schedule, check_value
+from rollwise.sampling.session import RolloutSession
 
-__all__ = ["check_allocation", "check_exit_rule", "check_objective", "check_schedule"]
+PROMPTS = 7
+"""Prompts of the sessions that the checks run."""
 
 
 def check_exit_rule(rule: Any) -> None:
-    """Check an exit rule: its answers, and its pools.
-
-    It warns of a rule that one more response of either kind makes unsatisfied again, as with
-    `positives + negatives == 5`: a schedule of rounds may draw past such counts.
-    """
+    """Check an exit rule: its answers, and its pools."""
     check_value(rule)
     check_is_rule(rule)
     _check_answers(rule)
     check_order_of_arrival(rule, Streamed(12))
+
+
+def check_schedule(schedule: Schedule) -> None:
+    """Check a schedule of at most a few hundred draws: its budget, and that timing is nothing."""
+    check_value(schedule)
+    most = schedule.max_samples
+    assert isinstance(most, int) and most >= 1, f"max_samples must be an integer, got {most!r}"
+    for rule in (FixedCount(most), Balanced(1, 1)):
+        check_order_of_arrival(rule, schedule)
+        session = _play(RolloutSession(range(PROMPTS), rule, schedule), Random(0))
+        assert not session.surplus, (
+            "without a number of slots only draws that are certain to be needed may come: "
+            f"{session.surplus} were surplus"
+        )
+        sizes = sorted({len(pool) for pool in session.pools.values()})
+        full = rule != FixedCount(most) or sizes == [most]
+        assert full, f"a rule that takes all {most} draws got {sizes}"
 
 
 def check_objective(objective: Objective) -> None:
@@ -70,49 +85,54 @@ def check_allocation(allocation: Any) -> None:
 
 
 def _check_answers(rule: ExitRule) -> None:
-    positives, negatives = np.indices((9, 9))
-    one_by_one = np.array([[_answer(rule, n, m) for m in range(9)] for n in range(9)])
+    answers = {pair: rule.satisfied(*pair) for pair in np.ndindex(9, 9)}
+    for (n, m), answer in answers.items():
+        said = f"satisfied({n}, {m}) must be True or False, got {answer!r}"
+        assert isinstance(answer, bool | np.bool_), said
+    table = where_satisfied(rule, *np.indices((9, 9)))
+    for (n, m), answer in answers.items():
+        said = f"satisfied({n}, {m}) is {answer}, but in an array it is {table[n, m]}"
+        assert answer == table[n, m], said
+
+
+def check_value(plugin: Any) -> None:
+    """Check that it can be sent to another process and stays equal to itself."""
+    kind: Any = type(plugin)
+    name = kind.__name__
     try:
-        table = np.asarray(rule.satisfied(positives, negatives))
-    except (TypeError, ValueError):  # a rule for single counts alone
-        table = where_satisfied(rule, positives, negatives)
-    assert table.dtype == np.bool_ and table.shape == (9, 9), (
-        "satisfied must give booleans for arrays of counts, and keep the arrays' shape: of shape "
-        f"(9, 9) for counts of shape (9, 9), got {table.dtype} of shape {table.shape}"
+        copy = pickle.loads(pickle.dumps(plugin))
+    except Exception as error:
+        raise AssertionError(f"{name} must be picklable: {error}") from error
+    assert kind.__repr__ is not object.__repr__, (
+        f"{name} is no dataclass: put `@dataclass(frozen=True)` above the class"
     )
-    for n, m in np.argwhere(table != one_by_one):
-        raise AssertionError(
-            f"satisfied({n}, {m}) is {one_by_one[n, m]}, but in an array it is {table[n, m]}"
+    assert repr(copy) == repr(plugin), f"pickled, {plugin!r} became {copy!r}"
+
+
+def check_order_of_arrival(rule: Any, schedule: Schedule) -> None:
+    """Check that pools are those of one draw after another, whatever the slots and the order."""
+    pools = []
+    for slots, seed in ((1, 0), (3, 1), (50, 2), (None, 3)):
+        session = _play(RolloutSession(range(PROMPTS), rule, schedule), Random(seed), slots)
+        pools.append([(p.rewards.tolist(), p.exit_reason) for p in session.pools.values()])
+        most = max(len(rewards) for rewards, _ in pools[-1])
+        assert most <= schedule.max_samples, (
+            f"a prompt may have {schedule.max_samples} draws, one got {most}"
         )
-    gives_up = np.asarray(rule.gives_up(np.linspace(0, 1, 11)))
-    assert gives_up.dtype == np.bool_ and gives_up.shape == (11,), (
-        f"gives_up must give booleans of the array's shape, got {gives_up!r}"
-    )
-    assert np.all(np.diff(gives_up.astype(int)) <= 0), "gives_up must not prefer better chances"
-    _warn_of_passing(table)
+    assert all(found == pools[0] for found in pools), "pools depend on the order of arrival"
 
 
-def _answer(rule: ExitRule, positives: int, negatives: int) -> bool:
-    call = f"satisfied({positives}, {negatives})"
-    try:
-        answer = rule.satisfied(positives, negatives)
-    except ZeroDivisionError as error:
-        raise AssertionError(
-            f"{call} divides by zero: a rule is also asked about counts of 0, before any response "
-            "is there"
-        ) from error
-    assert isinstance(answer, bool | np.bool_), f"{call} must be True or False, got {answer!r}"
-    return bool(answer)
-
-
-def _warn_of_passing(satisfied: NDArray[np.bool_]) -> None:
-    """Warn of counts that are enough, but not with one more response, whatever it is."""
-    passed = np.argwhere(satisfied[:-1, :-1] & ~satisfied[1:, :-1] & ~satisfied[:-1, 1:])
-    if len(passed):
-        n, m = passed[0]
-        warnings.warn(
-            f"satisfied({n}, {m}) is True, but False after one more response of either kind. A "
-            "schedule of rounds asks at the end of a round alone, and may draw past these counts; "
-            "`>=` in place of `==` is safe",
-            stacklevel=4,
+def _play(session: RolloutSession, random: Random, slots: int | None = None) -> RolloutSession:
+    """Sample to the end; draws arrive in random order, their rewards follow from their seeds."""
+    in_flight: list[Draw] = []
+    while not session.done:
+        free = None if slots is None else slots - len(in_flight)
+        if free is None or free > 0:
+            in_flight += session.next_draws(free)
+        assert in_flight, (
+            "nothing is in flight and no draw is handed out, but prompts have not ended"
         )
+        draw = in_flight.pop(random.randrange(len(in_flight)))
+        surplus = session.record(draw, round(Random(draw.seed).random(), 2))
+        in_flight[:] = [draw for draw in in_flight if draw not in surplus]
+    return session

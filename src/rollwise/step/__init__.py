@@ -4,7 +4,7 @@ The built-in trainer, TRL, verl, slime and Tinker all take their steps here. Num
 """
 
 from rollwise.step.episodes import Episode, Example, Span, Usage
-from rollwise.step.groups import Response, TrainedGroup, make_group
+from rollwise.step.groups import TrainedGroup, make_group
 from rollwise.step.outcomes import (
     Completion,
     LostDraw,
@@ -28,7 +28,6 @@ __all__ = [
     "Outcome",
     "PlayedEpisode",
     "Prompts",
-    "Response",
     "Result",
     "RollOut",
     "RolloutCost",

@@ -23,8 +23,8 @@ def ask(
     """Ask for a step's prompts, or for `count` further ones.
 
     Raises:
-        PluginError: The answer is no list of keys, has more than `count`, or a prompt twice, or one
-            of `exclude`; or it is empty, for a step.
+        PluginError: The answer is no list of keys, has a prompt twice or one of `exclude`, or is
+            empty, for a step.
         ValueError: Every prompt has had all its visits.
     """
     answer: Any = sampler.ask() if count is None else sampler.ask(count, exclude=exclude)
@@ -36,9 +36,6 @@ def ask(
         raise ValueError("there are no prompts for a step: each has had all its visits")
     if not keys and not exclude:
         raise wrong("at least one prompt for a step", answer)
-    most = count or int(getattr(sampler, "batch_size", len(keys)))
-    if len(keys) > most:
-        raise wrong(f"at most {most} keys, not {len(keys)}", answer)
     seen: set[Any] = set(exclude)
     for key in keys:
         if not isinstance(key, str | Integral):
@@ -57,11 +54,6 @@ def expected_of(sampler: PromptSampler, keys: Sequence[Key]) -> NDArray[np.float
         return rates_P.shape == (len(keys),) and not np.any((rates_P < 0) | (rates_P > 1))
 
     return array_from(sampler, "expected_pass_rates", wanted, fits, keys)
-
-
-def priors_of(sampler: PromptSampler, keys: Sequence[Key]) -> NDArray[np.float64]:
-    """Ask a sampler for priors, shape (P, 2); a `PluginError` names wrong ones."""
-    return priors_from(sampler, "pass_rate_priors", len(keys), keys)
 
 
 def shared_out(
@@ -93,7 +85,7 @@ def session_arguments(
     """
     found: dict[str, Any] = {}
     if recipe.uses_priors:
-        found["priors"] = priors_of(sampler, keys)
+        found["priors"] = priors_from(sampler, "pass_rate_priors", len(keys), keys)
     if recipe.allocation is not None and not recipe.pilot:
         budgets = shared_out(recipe.allocation, expected_of(sampler, keys), least=1)
     if recipe.most_draws is not None:

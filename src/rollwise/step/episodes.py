@@ -111,15 +111,15 @@ class Episode:
     def of(cls, response: Any) -> "Episode":
         """Return a response as an episode: as it is, or as one span of the model's.
 
-        Raises:
-            TypeError: It lacks what a `rollwise.step.Response` must have; names that.
+        Any response has `tokens`, its T token ids, `logprobs`, shape (T,) or empty if unknown, and
+        `truncated`, whether it was cut; a TypeError names what it lacks.
         """
         if isinstance(response, Episode):
             return response
         wanted = ("tokens", "logprobs", "truncated")
         if lacking := [name for name in wanted if not hasattr(response, name)]:
             raise TypeError(
-                f"a response must have {', '.join(wanted)} (rollwise.step.Response); "
+                f"a response must have {', '.join(wanted)}; "
                 f"{type(response).__name__} lacks {', '.join(lacking)}: {response!r:.80}"
             )
         span = Span(response.tokens, np.asarray(response.logprobs, np.float32))
@@ -129,17 +129,17 @@ class Episode:
     @property
     def tokens(self) -> list[int]:
         """All T tokens after the draw's prompt, the environment's included."""
-        return _tokens(self.spans)
+        return joined(self.spans)[0]
 
     @property
     def loss_mask(self) -> NDArray[np.bool_]:
         """Which of these tokens the model drew, shape (T,)."""
-        return _loss_mask(self.spans)
+        return joined(self.spans)[1]
 
     @property
     def logprobs(self) -> NDArray[np.float32]:
         """The log-probability of each token, 0 for the environment's; empty if one is unknown."""
-        return _logprobs(self.spans)
+        return joined(self.spans)[2]
 
     def examples(self, prompt: Sequence[int], advantage: float) -> Iterator[Example]:
         """Yield what is learned from, after the token ids of the draw's prompt.
@@ -147,11 +147,10 @@ class Episode:
         That is one example, unless it went on from other prompts; those of which the model drew
         nothing are left out.
         """
-        branches = [(p, spans) for p, spans in self.branches if _loss_mask(spans).any()]
-        for own, spans in [(prompt, self.spans), *branches]:
-            mask = _loss_mask(spans)
-            shown = None if mask.all() else mask
-            yield Example(own, _tokens(spans), _logprobs(spans), advantage, shown)
+        for place, (own, spans) in enumerate([(prompt, self.spans), *self.branches]):
+            tokens, mask, logprobs = joined(spans)
+            if place == 0 or mask.any():
+                yield Example(own, tokens, logprobs, advantage, None if mask.all() else mask)
 
     @property
     def truncated(self) -> bool:
@@ -159,20 +158,66 @@ class Episode:
         return self.end == "truncated"
 
 
-def _tokens(spans: Sequence[Span]) -> list[int]:
-    return [token for span in spans for token in span.tokens]
+def joined(
+    spans: Sequence[Span],
+) -> tuple[list[int], NDArray[np.bool_], NDArray[np.float32]]:
+    """Return T tokens, which of them the model drew, and the log-probability of each.
+
+    That is 0 for the environment's tokens; none are returned if one is unknown.
+    """
+    tokens = [token for span in spans for token in span.tokens]
+    sizes = [len(span.tokens) for span in spans]
+    drawn = np.repeat(np.array([span.logprobs is not None for span in spans], dtype=bool), sizes)
+    logprobs = np.zeros(len(tokens), np.float32)
+    known = [np.zeros(0, np.float32), *(s.logprobs for s in spans if s.logprobs is not None)]
+    if sum(map(len, known)) != drawn.sum():
+        return tokens, drawn, np.zeros(0, np.float32)
+    logprobs[drawn] = np.concatenate(known)
+    return tokens, drawn, logprobs
 
 
-def _loss_mask(spans: Sequence[Span]) -> NDArray[np.bool_]:
-    drawn = np.array([span.logprobs is not None for span in spans], dtype=bool)
-    return np.repeat(drawn, [len(span.tokens) for span in spans])
+@dataclass(frozen=True)
+class ResponseFigures:
+    """A response in a few numbers.
 
+    Attributes:
+        tokens: How many the model drew.
+        surprisal: The sum of −log π over the tokens that are learned from, in nats; NaN if unknown.
+        truncated: Whether it was cut at the limit of new tokens, or another.
+        turns: Of the model.
+        learned: How many tokens are learned from.
+        improbability: √Σ(1 − π)² over these tokens; NaN if unknown.
+        end: How it ended.
+    """
 
-def _logprobs(spans: Sequence[Span]) -> NDArray[np.float32]:
-    parts: list[NDArray[np.float32]] = []
-    for span in spans:
-        part = np.zeros(len(span.tokens), np.float32) if span.logprobs is None else span.logprobs
-        if len(part) != len(span.tokens):
-            return np.zeros(0, np.float32)
-        parts.append(part)
-    return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+    tokens: int
+    surprisal: float
+    truncated: bool
+    turns: int = 1
+    learned: int = 0
+    improbability: float = 0.0
+    end: End = "done"
+
+    @classmethod
+    def of(cls, response: Any) -> "ResponseFigures":
+        """Take the figures of a `Response`; figures are returned as they are."""
+        if isinstance(response, cls):
+            return response
+        episode = Episode.of(response)
+        branches = (span for _, spans in episode.branches for span in spans)
+        spans = (*episode.spans, *branches)
+        own = [(len(s.tokens), s.logprobs) for s in spans if s.logprobs is not None]
+        logprobs = np.concatenate([np.zeros(0), *(part for _, part in own)])
+        surprisal = improbability = np.nan
+        if all(length == len(part) for length, part in own):
+            surprisal = -float(np.sum(logprobs))
+            improbability = float(np.linalg.norm(np.expm1(logprobs)))
+        return cls(
+            tokens=episode.usage.tokens,
+            surprisal=surprisal,
+            truncated=episode.truncated,
+            turns=episode.usage.turns,
+            learned=sum(length for length, _ in own),
+            improbability=improbability,
+            end=episode.end,
+        )

@@ -2,35 +2,17 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rollwise.errors import EngineError
 from rollwise.sampling import Group, Pool, select_group
 from rollwise.sampling.draws import Key
 from rollwise.sampling.objectives import STD_EPSILON, advantages_by
-from rollwise.step.episodes import Episode, Example
-from rollwise.step.recipe import Normalization, StepRecipe
-
-
-class Response(Protocol):
-    """What a step needs of a response; an `Episode` has all of it.
-
-    Attributes:
-        tokens: Its T token ids.
-        logprobs: The log-probability of each where it was drawn, shape (T,); empty if unknown.
-        truncated: Whether it was cut at the limit of new tokens.
-    """
-
-    @property
-    def tokens(self) -> Sequence[int]: ...  # noqa: D102
-
-    @property
-    def logprobs(self) -> NDArray[np.float32]: ...  # noqa: D102
-
-    @property
-    def truncated(self) -> bool: ...  # noqa: D102
+from rollwise.step.episodes import Episode, Example, ResponseFigures
+from rollwise.step.recipe import Average, Normalization, StepRecipe
 
 
 @dataclass(frozen=True)
@@ -102,10 +84,9 @@ class TrainedGroup:
             }
 
 
-def make_group(recipe: StepRecipe, pool: Pool, rng: np.random.Generator) -> TrainedGroup:
-    """Choose a pool's group (by `rng` with `order="random"`), and compute its advantages."""
-    chosen_by = rng if recipe.order == "random" else None
-    return compare(recipe, pool, select_group(pool, recipe.group_size, recipe.strategy, chosen_by))
+def make_group(recipe: StepRecipe, pool: Pool) -> TrainedGroup:
+    """Choose a pool's group, and compute its advantages."""
+    return compare(recipe, pool, select_group(pool, recipe.group_size, recipe.strategy))
 
 
 def compare(recipe: StepRecipe, pool: Pool, members: Group) -> TrainedGroup:
@@ -138,3 +119,54 @@ def normalize_advantages(
         group if group.dropped else replace(group, advantages=(group.advantages - mean) / scale)
         for group in groups
     ]
+
+
+def gradient_size(advantage: float, response: ResponseFigures, average: Average) -> float:
+    """Estimate the norm of the gradient of a response's loss, up to a factor common to all.
+
+    g = |A|·√(Σ_t (1 − π_t)²), and divided by T where the loss averages over each response's tokens
+    first: the gradient of log π_t in the logits has a norm of at least 1 − π_t.
+
+    Raises:
+        EngineError: The engine reported no log-probabilities.
+    """
+    if np.isnan(response.improbability):
+        raise EngineError(
+            "`step.response_cap` estimates gradients from the log-probability of each token, and "
+            "the engine reported none; set it to 0, or take an engine that reports them"
+        )
+    size = abs(advantage) * response.improbability
+    return size / max(1, response.learned) if average == "responses" else size
+
+
+def cap_responses(
+    groups: Sequence[TrainedGroup], ratio: float, average: Average
+) -> tuple[list[TrainedGroup], int]:
+    """Scale down the advantages of responses whose gradients are estimated to be large.
+
+    The largest gradient of a step can be fifty times the median one, and decides the direction of
+    an update; clipping the norm of the whole update leaves nothing of the others. With c the ratio,
+    A_i ← A_i·min(1, c·median(g)/g_i), where g_i is the `gradient_size` of response i, and the
+    median is over those of the step that teach. Returns the groups, and how many responses were
+    scaled down.
+    """
+    sizes = [
+        np.array(
+            [
+                gradient_size(advantage, ResponseFigures.of(response), average)
+                for response, advantage in zip(group.responses, group.advantages, strict=True)
+            ]
+        )
+        for group in groups
+    ]
+    kept = [size for size, group in zip(sizes, groups, strict=True) if not group.dropped]
+    known = np.concatenate([*kept, np.zeros(0)])
+    if not (known > 0).any():
+        return list(groups), 0
+    bound = ratio * np.median(known[known > 0])
+    scales = [np.divide(bound, size, out=np.ones_like(size), where=size > bound) for size in sizes]
+    capped = [
+        replace(group, advantages=group.advantages * scale)
+        for group, scale in zip(groups, scales, strict=True)
+    ]
+    return capped, int((known > bound).sum())

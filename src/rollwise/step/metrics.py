@@ -1,23 +1,33 @@
 """Figures of a step: how good the policy is, how much signal there was, what it cost."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rollwise.beliefs.belief import priors_from
+from rollwise.beliefs.state import metrics_of
 from rollwise.prompts import PromptSampler
-from rollwise.sampling import has_zero_variance
+from rollwise.sampling import Pool, has_zero_variance
 from rollwise.sampling.draws import Key
 from rollwise.step.asking import expected_of
-from rollwise.step.figures import ResponseFigures
+from rollwise.step.episodes import ResponseFigures
 from rollwise.step.groups import TrainedGroup
-from rollwise.step.ledger import step_ledger
 from rollwise.step.rollouts import Rollouts
 
 PARTS = 8
 """Parts of a step's prompts that beliefs and pass rates are averaged over."""
+
+Ledger = dict[str, dict[str, int]]
+"""`draws` and `tokens` by where they went, and `truncated`: how many draws, and tokens, of those
+in pools were cut at the limit."""
+
+PLACES = ("trained", "spare", "zero_variance", "surplus", "pilot", "failed")
+"""Where a draw goes: into a group that is learned from; into the pool of one, but unchosen or with
+advantage 0; into a pool that teaches nothing, because all advantages are 0;
+beyond its prompt's exit; to a pilot; or its attempt failed."""
 
 
 def rollout_metrics(
@@ -78,6 +88,44 @@ def _entropy(first_draws: Sequence[ResponseFigures]) -> dict[str, float]:
     return {"entropy": sum(response.surprisal for response in known) / max(tokens, 1)}
 
 
+def group_ledger(group: TrainedGroup) -> Ledger:
+    """Say where the draws of a prompt's pool went; places to which none went are left out."""
+    figures = [ResponseFigures.of(response) for response in group.pool.responses]
+    cut = [response.tokens for response in figures if response.truncated]
+    draws, tokens = Counter[str](), Counter[str]()
+    rest = "spare" if group.teaches else "zero_variance"
+    trained = set(group.members.indices[group.advantages != 0].tolist()) if group.teaches else ()
+    for place, response in enumerate(figures):
+        where = "trained" if place in trained else rest
+        draws[where] += 1
+        tokens[where] += response.tokens
+    return {"draws": draws, "tokens": tokens, "truncated": {"draws": len(cut), "tokens": sum(cut)}}
+
+
+def step_ledger(rollouts: Rollouts, groups: Iterable[TrainedGroup]) -> Ledger:
+    """Add up the ledgers of a step's groups (`group_ledger`), and what is in no pool.
+
+    The draws add up to all draws and failed attempts of the step, and the tokens to all its tokens:
+    those in no pool are of surplus draws.
+    """
+    session, cost = rollouts.session, rollouts.cost
+    pools = [pool for pilot in rollouts.pilots for pool in pilot.pools.values()]
+    piloted = [ResponseFigures.of(r).tokens for pool in pools for r in pool.responses]
+    draws = {"surplus": session.surplus, "failed": session.failures, "pilot": len(piloted)}
+    tokens = {"failed": cost.failed_tokens, "pilot": sum(piloted)}
+    ledger: Ledger = {
+        "draws": dict.fromkeys(PLACES, 0) | draws,
+        "tokens": dict.fromkeys(PLACES, 0) | tokens,
+        "truncated": {"draws": 0, "tokens": 0},
+    }
+    for of_group in map(group_ledger, groups):
+        for kind, counts in ledger.items():
+            for name, count in of_group[kind].items():
+                counts[name] += count
+    ledger["tokens"]["surplus"] = cost.tokens - sum(ledger["tokens"].values())
+    return ledger
+
+
 def belief_metrics(
     sampler: PromptSampler,
     keys: Sequence[Key],
@@ -86,8 +134,8 @@ def belief_metrics(
 ) -> dict[str, Any]:
     """Compare what a sampler believed of a step's prompts, before it is told, with their results.
 
-    Averages of the expected pass rate, and of the difficulty where there is one, over up to 8 equal
-    parts of the prompts, in order of what was believed; and `belief_skill` (`brier_skill`).
+    Averages of the expected pass rate over up to 8 equal parts of the prompts, in order of what was
+    believed; and `belief_skill` (`brier_skill`).
     """
     correct_P, drawn_P = np.asarray(correct), np.asarray(drawn)
     expected_P = expected_of(sampler, keys)
@@ -95,10 +143,49 @@ def belief_metrics(
     skill = brier_skill(expected_P, correct_P, drawn_P)
     if not np.isnan(skill):
         figures["belief_skill"] = skill
-    difficulties = sampler.difficulties(keys)
-    if difficulties is not None:
-        figures["pass_rate_by_difficulty"] = _by(difficulties, correct_P, drawn_P)
     return figures
+
+
+def tell(
+    sampler: PromptSampler, keys: Sequence[Key], correct: Sequence[int], drawn: Sequence[int]
+) -> dict[str, Any]:
+    """Tell a sampler how many responses to a step's prompts were correct; returns its metrics.
+
+    Those are what it had believed of the prompts (`belief_metrics`), and its own after.
+    """
+    believed = belief_metrics(sampler, keys, correct, drawn)
+    sampler.tell(keys, correct=correct, drawn=drawn)
+    return believed | metrics_of(sampler)
+
+
+def visit_rows(
+    sampler: PromptSampler, pools: Sequence[Pool], trained: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Describe each prompt of a step in a row, before the sampler is told the results.
+
+    `expected` and its `strength` in pseudo-counts are the sampler's, None where it expects nothing;
+    `trained` holds how many responses of each are trained on.
+    """
+    keys: list[Key] = [pool.key for pool in pools]
+    expected_P = expected_of(sampler, keys)
+    strength_P: NDArray[np.float64] = priors_from(sampler, "pass_rate_priors", len(keys), keys).sum(
+        axis=1
+    )
+    return [
+        {
+            "key": str(pool.key),
+            "correct": int(pool.positives),
+            "drawn": len(pool),
+            "reward": float(np.mean(pool.rewards)) if len(pool) else None,
+            "expected": None if np.isnan(expected) else round(float(expected), 4),
+            "strength": None if np.isnan(expected) else round(float(strength), 2),
+            "trained": int(count),
+            "exit_reason": pool.exit_reason,
+        }
+        for pool, expected, strength, count in zip(
+            pools, expected_P, strength_P, trained, strict=True
+        )
+    ]
 
 
 def brier_skill(expected_P: ArrayLike, correct_P: ArrayLike, drawn_P: ArrayLike) -> float:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from numpy.typing import ArrayLike
+import numpy as np
 
 from rollwise.sampling import (
     Allocation,
@@ -16,15 +16,14 @@ from rollwise.sampling import (
     Rounds,
     Schedule,
 )
-from rollwise.sampling.checks import at_least, check_flags, finite_at_least, one_of, setting
+from rollwise.sampling.checks import at_least, check_flags, finite_at_least, one_of, setting, share
 from rollwise.sampling.draws import Key
-from rollwise.sampling.exits import is_satisfied, named_rule
+from rollwise.sampling.exits import where_satisfied
 from rollwise.sampling.objectives import Baseline, EstimateMethod, Objective, make_objective
 from rollwise.sampling.pool import POSITIVE_THRESHOLD
 from rollwise.sampling.schedules import check_reachable
 from rollwise.sampling.selection import Strategy, check_size
 
-MemberOrder = Literal["draw", "random"]
 ZeroVariance = Literal["drop", "keep", "refill"]
 Average = Literal["tokens", "responses"]
 Normalization = Literal["none", "center", "standardize"]
@@ -53,6 +52,14 @@ class StepRecipe:
     exit_rule: ExitRule | None = None
     schedule: Schedule | None = None
     allocation: Allocation | None = None
+    give_up_below: float = setting(
+        0.0,
+        "Give a prompt up once the probability that its rule is met within its budget is below "
+        "this; 0 never gives up.",
+        name="exit.give_up_below",
+        ge=0,
+        le=1,
+    )
     group_size: int = setting(
         4, "Train on this many responses per prompt (k).", name="group.size", ge=1
     )
@@ -62,11 +69,6 @@ class StepRecipe:
         "rewards differ most (`max_variance`), correct ones alone (`positives`), or every "
         "response (`all`).",
         name="group.strategy",
-    )
-    order: MemberOrder = setting(
-        "draw",
-        "Choose the first drawn of each kind (`draw`), or `random` ones.",
-        name="group.order",
     )
     zero_variance: ZeroVariance = setting(
         "drop",
@@ -127,36 +129,28 @@ class StepRecipe:
             ValueError: Names the setting.
         """
         one_of("strategy", self.strategy, get_args(Strategy))
-        one_of("order", self.order, get_args(MemberOrder))
         one_of("zero_variance", self.zero_variance, get_args(ZeroVariance))
         one_of("average", self.average, get_args(Average))
         one_of("normalize_advantages", self.normalize_advantages, get_args(Normalization))
         finite_at_least("response_cap", self.response_cap, 0)
+        share("give_up_below", self.give_up_below)
         at_least("refills", self.refills, 1)
         check_flags(self.resolved_objective, "uses_priors", "needs_variance", "looks_at_rewards")
-        refills = self.zero_variance == "refill"
         if self.resolved_objective.uses_priors and self.strategy != "all":
             raise ValueError(
                 "`strategy` must be 'all' where responses are compared with a belief (`baseline`): "
                 f"a group chosen by outcome would bias it; got {self.strategy!r}"
             )
-        if self.resolved_objective.uses_priors and refills:
+        if self.zero_variance == "refill" and (self.resolved_objective.uses_priors or self.pilot):
             raise ValueError(
                 "`zero_variance` must be 'drop' or 'keep' where responses are compared with a "
-                "belief (`baseline`): every prompt has a signal; got 'refill'"
-            )
-        if self.pilot and refills:
-            raise ValueError(
-                "`zero_variance` must be 'drop' or 'keep' with "
-                f"{type(self.allocation).__name__}: prompts added later have no pilot to share out "
-                "draws by; got 'refill'"
+                "belief (`baseline`), and where an `allocation` has a pilot; got 'refill'"
             )
 
     def _check_draws(self) -> None:
         """Check that rule, schedule and allocation fit each other and the objective."""
         rule, objective = self.resolved_exit_rule, self.resolved_objective
         schedule, allocation = self.resolved_schedule, self.allocation
-        check_flags(named_rule(rule), "uses_priors")
         check_flags(schedule, "uses_priors", "streams", "draws_ahead")
         most = schedule.max_samples
         try:
@@ -211,20 +205,13 @@ class StepRecipe:
     def uses_priors(self) -> bool:
         """Whether sampling or advantages depend on what is believed of the prompts' pass rates."""
         return (
-            self.resolved_exit_rule.uses_priors
+            self.give_up_below > 0
             or self.resolved_schedule.uses_priors
             or self.resolved_objective.uses_priors
         )
 
-    def session(
-        self,
-        keys: Iterable[Key],
-        step: int,
-        *,
-        priors: ArrayLike | None = None,
-        budgets: ArrayLike | None = None,
-    ) -> RolloutSession:
-        """Start to sample prompts, in a training step of this number; see `RolloutSession`."""
+    def session(self, keys: Iterable[Key], step: int, **known: Any) -> RolloutSession:
+        """Start to sample prompts in a step of this number; `known` are `priors` and `budgets`."""
         return RolloutSession(
             keys,
             exit_rule=self.resolved_exit_rule,
@@ -232,14 +219,15 @@ class StepRecipe:
             seed=self.seed,
             step=step,
             positive_threshold=self.positive_threshold,
-            priors=priors,
-            budgets=budgets,
+            **known,
+            give_up_below=self.give_up_below,
         )
 
 
 def _draws_one(rule: ExitRule, schedule: Schedule) -> bool:
     """Say whether every prompt ends at its first draw."""
-    ends = schedule.asks(1) and all(is_satisfied(rule, right, 1 - right) for right in (0, 1))
+    right = np.array([0, 1])
+    ends = schedule.asks(1) and bool(where_satisfied(rule, right, 1 - right).all())
     return ends or schedule.max_samples == 1
 
 

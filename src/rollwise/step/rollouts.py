@@ -1,6 +1,5 @@
 """A step's prompts, and the responses drawn for them."""
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -13,11 +12,9 @@ from rollwise.step.asking import ask, session_arguments, shared_out
 from rollwise.step.outcomes import RolloutCost
 from rollwise.step.recipe import StepRecipe
 
-log = logging.getLogger(__name__)
-
 RollOut = Callable[[RolloutSession], RolloutCost]
 """Draws and grades responses until a session is done; its pools then hold responses (see
-`rollwise.step.Response`)."""
+`rollwise.step.Episode.of`)."""
 
 
 @dataclass
@@ -78,16 +75,12 @@ def _refill(
     """Sample further prompts until `wanted` pools carry signal, at most `refills` times."""
     session = rollouts.session
     for _ in range(recipe.refills):
-        missing = wanted - _with_signal(session)
+        missing = wanted - sum(not pool.zero_variance for pool in rollouts.pools)
         further = ask(sampler, missing, session.pools) if missing > 0 else []
         if not further:
             break
         session.add(further, **session_arguments(recipe, sampler, further))
         rollouts.cost += roll_out(session)
-    if missing := wanted - _with_signal(session):
-        log.warning(
-            "step %d: %d groups are missing from the batch after refilling", session.step, missing
-        )
 
 
 def _draw_after_pilot(
@@ -119,7 +112,3 @@ def _draw_after_pilot(
     arguments = session_arguments(recipe, sampler, chosen, counts[counts > 0])
     session = recipe.session(chosen, step, **arguments)
     return Rollouts(session, pilots=[pilot], cost=cost + roll_out(session))
-
-
-def _with_signal(session: RolloutSession) -> int:
-    return sum(not pool.zero_variance for pool in session.pools.values())

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -27,26 +28,11 @@ Grade = Callable[[Sequence[Any]], Sequence[Future[float]]]
 """Starts grading outcomes and returns the future of each reward, in the same order."""
 
 
-class DrawsResponses(Protocol):
-    """The part of `rollwise.engines.Engine` that `run_session` needs."""
+def grade_with(grader: Any, answers: Mapping[Key, str]) -> Grade:
+    """Make `grade` for `run_session` of a `rollwise.grading.Grader` and reference answers.
 
-    @property
-    def free_slots(self) -> int | None: ...  # noqa: D102
-    def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None: ...  # noqa: D102
-    def wait(self) -> Sequence[Result]: ...  # noqa: D102
-    def cancel(self, draws: Iterable[Draw]) -> int: ...  # noqa: D102
-
-
-class TextGrader(Protocol):
-    """The part of `rollwise.grading.Grader` that `grade_with` needs."""
-
-    def submit(  # noqa: D102
-        self, responses: Sequence[str], answers: Sequence[str]
-    ) -> Sequence[Future[float]]: ...
-
-
-def grade_with(grader: TextGrader, answers: Mapping[Key, str]) -> Grade:
-    """Make `grade` for `run_session` of reference answers; an episode's own reward is kept."""
+    An episode's own reward is kept.
+    """
 
     def grade(outcomes: Sequence[Outcome]) -> Sequence[Future[float]]:
         rewards = [Episode.of(outcome).reward for outcome in outcomes]
@@ -68,7 +54,7 @@ def finished(reward: float) -> Future[float]:
 
 def run_session(
     session: RolloutSession,
-    engine: DrawsResponses,
+    engine: Any,
     prompts: Prompts,
     grade: Grade,
     stall_limit: float = math.inf,
@@ -81,7 +67,7 @@ def run_session(
 
     Args:
         session: What to draw.
-        engine: Draws the responses.
+        engine: Draws the responses; a `rollwise.engines.Engine`.
         prompts: Token ids of each prompt.
         grade: Starts grading completions (`grade_with`).
         stall_limit: Seconds without a response and a reward after which engine or grader count as
@@ -132,9 +118,7 @@ def _misfit(result: Result, max_new_tokens: float) -> str:
     if not isinstance(result, Completion):
         return ""
     tokens, logprobs = result.tokens, np.asarray(result.logprobs)
-    if not isinstance(result.text, str):
-        return "completions whose text is a text"
-    if not isinstance(tokens, Sequence) or not _are_tokens(tokens):
+    if not isinstance(tokens, Sequence):
         return "completions whose tokens are a list of token ids"
     if len(tokens) > max_new_tokens:
         return (
@@ -145,37 +129,23 @@ def _misfit(result: Result, max_new_tokens: float) -> str:
         return "completions with a log-probability for each token"
     if logprobs.dtype.kind not in "fiu" or np.isinf(logprobs).any() or (logprobs > ROUNDING).any():
         return "completions whose log-probabilities are finite numbers, at most 0, or NaN"
-    if not isinstance(result.truncated, bool | np.bool_):
-        return "completions whose `truncated` is True or False"
     return ""
 
 
-def _are_tokens(values: Sequence[object]) -> bool:
-    kinds = set(map(type, values))
-    if not all(kind is int or issubclass(kind, np.integer) for kind in kinds):
-        return False
-    return min(values, default=0) >= 0  # type: ignore[type-var, operator]
-
-
+@dataclass
 class _SessionRun:
     """A session being run: its draws and gradings in flight."""
 
-    def __init__(
-        self,
-        session: RolloutSession,
-        engine: DrawsResponses,
-        prompts: Prompts,
-        grade: Grade,
-        max_new_tokens: float,
-    ) -> None:
-        self._session, self._engine, self._prompts = session, engine, prompts
-        self._grade, self._max_new_tokens = grade, max_new_tokens
-        self._streams = session.schedule.streams
-        self._grading: dict[Draw, tuple[Outcome, Future[float]]] = {}
-        self._cancelled: set[Draw] = set()
-        self._repeats = False
-        self._in_engine: set[Draw] = set()
-        self.cost = RolloutCost()
+    _session: RolloutSession
+    _engine: Any
+    _prompts: Prompts
+    _grade: Grade
+    _max_new_tokens: float
+    _grading: dict[Draw, tuple[Outcome, Future[float]]] = field(default_factory=dict)
+    _cancelled: set[Draw] = field(default_factory=set)
+    _repeats: bool = False
+    _in_engine: set[Draw] = field(default_factory=set)
+    cost: RolloutCost = field(default_factory=RolloutCost)
 
     def until_done(self, stall_limit: float) -> None:
         stalled = EngineError(
@@ -186,17 +156,13 @@ class _SessionRun:
         while not self._session.done:
             self._submit_draws()
             with raised_after(stall_limit, stalled):
-                self._wait_for_some()
-
-    def _wait_for_some(self) -> None:
-        """Wait for a response or a reward."""
-        results = checked_results(self._engine, self._engine.wait(), self._max_new_tokens)
-        self._grade_results(results)
-        self._record_rewards(wait_for_one=not results)
+                results = checked_results(self._engine, self._engine.wait(), self._max_new_tokens)
+                self._grade_results(results)
+                self._record_rewards(wait_for_one=not results)
 
     def _submit_draws(self) -> None:
         """Fill the free slots."""
-        slots: Any = self._engine.free_slots if self._streams else None
+        slots: Any = self._engine.free_slots if self._session.schedule.streams else None
         fits = slots is None or (isinstance(slots, int | np.integer) and slots >= 0)
         if not fits:
             raise wrong_result(self._engine, "free_slots", "None or an integer from 0", slots)

@@ -4,18 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool
 from rollwise.sampling.draws import Key
 from rollwise.step.episodes import Example
-from rollwise.step.groups import TrainedGroup, make_group, normalize_advantages
-from rollwise.step.metrics import rollout_metrics
+from rollwise.step.groups import TrainedGroup, cap_responses, make_group, normalize_advantages
+from rollwise.step.metrics import rollout_metrics, tell, visit_rows
 from rollwise.step.recipe import StepRecipe
-from rollwise.step.response_cap import cap_responses
 from rollwise.step.rollouts import RollOut, Rollouts, draw_rollouts
-from rollwise.step.visits import tell, visit_rows
 
 
 @dataclass(frozen=True)
@@ -49,13 +45,12 @@ def take_step(
 
     The sampler gets the results before this returns, so its beliefs are never a step behind.
     """
-    return learn_from(recipe, sampler, draw_rollouts(recipe, sampler, roll_out, number), number)
+    return learn_from(recipe, sampler, draw_rollouts(recipe, sampler, roll_out, number))
 
 
-def learn_from(recipe: StepRecipe, sampler: PromptSampler, rollouts: Rollouts, number: int) -> Step:
+def learn_from(recipe: StepRecipe, sampler: PromptSampler, rollouts: Rollouts) -> Step:
     """Do what `take_step` does once the responses are drawn."""
-    rng = np.random.default_rng((recipe.seed, number))
-    groups, capped = make_groups(recipe, rollouts.pools, lambda pool: make_group(recipe, pool, rng))
+    groups, capped = make_groups(recipe, rollouts.pools, lambda pool: make_group(recipe, pool))
     return conclude(recipe, sampler, rollouts, groups, capped)
 
 

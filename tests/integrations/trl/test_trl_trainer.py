@@ -125,7 +125,7 @@ WAYS = {
     "pilot": AdaptiveSampling(allocation=rw.GVM(mean_draws=4, pilot=4, maximum=8)),
     "positives": AdaptiveSampling(strategy="positives", objective="reward"),
     "unbiased": AdaptiveSampling(objective="log", estimates="unbiased"),
-    "giving up": AdaptiveSampling(exit_rule=rw.GiveUp(rw.Balanced(2, 2), below=0.5)),
+    "giving up": AdaptiveSampling(exit_rule=rw.Balanced(2, 2), give_up_below=0.5),
     "curriculum": AdaptiveSampling(prompt_sampler=partial(rw.Curriculum, levels=[1, 5] * 12)),
     "posterior": AdaptiveSampling(prompt_sampler=partial(rw.Posterior, visits=9)),
 }

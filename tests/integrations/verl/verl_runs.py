@@ -156,8 +156,7 @@ def expected_advantages(config, pools, believed, learnt):
             tokens = range(row["tokens"])
             drawn = SimpleNamespace(tokens=tokens, logprobs=logprobs, truncated=row["truncated"])
             session.pools[key].take(row["reward"], drawn)
-    rng = np.random.default_rng(0)
-    make = lambda pool: make_group(recipe, pool, rng)  # noqa: E731
+    make = lambda pool: make_group(recipe, pool)  # noqa: E731
     return {
         (group.pool.key, pools[group.pool.key][place]["index"]): value
         for group in make_groups(recipe, list(session.pools.values()), make)[0]

@@ -105,7 +105,7 @@ class PromptSource:
         with self._lock:
             self.rollouts += 1
             rollouts = self._rollouts(samples)
-            step = learn_from(self.recipe, self.sampler, rollouts, self.rollouts)
+            step = learn_from(self.recipe, self.sampler, rollouts)
             self._under_way = set(self._waiting())
         self.metrics = step.metrics
         log.info("rollwise %d: %s", self.rollouts, json.dumps(step.metrics))

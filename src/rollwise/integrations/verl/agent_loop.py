@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
 import ray
 import transfer_queue as tq
 from omegaconf import OmegaConf
@@ -17,7 +16,7 @@ from rollwise.integrations.verl.client import SEEDED
 from rollwise.integrations.verl.reports import Order, PromptReport
 from rollwise.integrations.verl.rollout import run_session
 from rollwise.integrations.verl.settings import LAST_TURN, NAME, OLDEST, settings_of
-from rollwise.sampling import Draw, Group, Pool, draw_seed
+from rollwise.sampling import Draw, Group, Pool
 from rollwise.sampling.objectives import advantages_by
 from rollwise.step import Episode, StepRecipe, TrainedGroup, Usage, make_group
 from rollwise.step.episodes import spans_by_mask
@@ -105,8 +104,7 @@ class SessionWorker:
         await run_session(session, respond, None if self.mode == "sync" else too_old)
         if not len(pool):
             raise RunError("none of its draws could be completed")
-        rng = np.random.default_rng(draw_seed(self.recipe.seed, order.step, order.key, 0))
-        group = by_scores(self.recipe, make_group(self.recipe, pool, rng))
+        group = by_scores(self.recipe, make_group(self.recipe, pool))
         for chosen in group.responses:
             await super()._agent_loop_postprocess(chosen.outputs, False, **chosen.fields)  # type: ignore[misc]
         answer = str(prompt.get("reward_model", {}).get("ground_truth", ""))

@@ -14,7 +14,7 @@ from rollwise.records import Row
 from rollwise.sampling import Group, Pool, RolloutSession
 from rollwise.sampling.draws import ExitReason, Key
 from rollwise.step import TrainedGroup
-from rollwise.step.figures import ResponseFigures
+from rollwise.step.episodes import ResponseFigures
 
 
 @dataclass(frozen=True)
