@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rows import NOTHING_DROPPED, contents, plain, verl, write
 
-from rollwise.tasks import Problem, ProblemSet, read_problems, write_problems
+from rollwise.tasks import (
+    Problem,
+    ProblemSet,
+    read_problems,
+    remove_near_duplicates,
+    write_problems,
+)
 from rollwise.tasks.problem import problem_key
 
 
@@ -206,3 +212,10 @@ def test_several_sources_are_joined_and_counted():
     assert [p.messages[0]["content"] for p in joined.problems] == ["a", "c"]
     dropped = {"duplicates": 2, "conflicting_answers": 1, "missing_answers": 1}
     assert joined.counts == {"read": 5, **NOTHING_DROPPED, **dropped, "kept": 2}
+
+
+def test_problems_that_differ_in_case_or_layout_alone_are_near_duplicates():
+    first = Problem.ask(r"Find $\left( 2, x \right)$ now.", "6")
+    again = [Problem.ask(q, " 6") for q in (r"find  $(2,\; x)$ now.", r"FIND $(2,x)$ NOW.")]
+    others = [Problem.ask(r"Find $(3, x)$ now.", "6"), Problem.ask(r"find $(2, x)$ now.", "7")]
+    assert remove_near_duplicates([first, *again, *others]) == [first, *others]
