@@ -33,10 +33,12 @@ def methods(tmp_path, write):
 
     def methods(change=("", ""), lengths=True):
         rng = np.random.default_rng(0)
-        rows = []
-        for rate in rng.beta(0.5, 0.5, 32):
-            row = {"rewards": rng.binomial(1, rate, 8).tolist()}
-            rows.append(row | ({"lengths": rng.integers(5, 50, 8).tolist()} if lengths else {}))
+        rows = [
+            {"key": str(key), "reward": int(rng.binomial(1, rate))}
+            | ({"tokens": int(rng.integers(5, 50))} if lengths else {})
+            for key, rate in enumerate(rng.beta(0.5, 0.5, 32))
+            for _ in range(8)
+        ]
         rewards = tmp_path / "rewards.jsonl"
         rewards.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         return write(TOML.replace("REWARDS", str(rewards)).replace(*change))
