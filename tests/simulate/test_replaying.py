@@ -6,7 +6,7 @@ import pytest
 from rollwise.config import make_config
 from rollwise.engines.recorded import Recorded
 from rollwise.simulate.recorded import RecordedPrompt
-from rollwise.simulate.replaying import Replays, bootstrap_prompts, compare_replays, replay
+from rollwise.simulate.replaying import bootstrap_prompts, compare_replays, replay
 
 
 def prompts_of(*counts, drawn=8, tokens=10):
@@ -80,18 +80,16 @@ def test_a_figure_that_some_replays_lack_is_left_out():
     """Zero variance, of a replay all of whose prompts had one correct response or none."""
     figures = {"signal_per_1000_tokens": 1.0, "zero_variance_first": 0.5}
     lacking = {"signal_per_1000_tokens": 2.0}
-    replays = Replays([figures, figures], [figures, lacking])
-    found = compare_replays({"base": replays_of([1.0, 2.0]), "own": replays}, "base")["own"]
+    replays = {"base": replays_of([1.0, 2.0]), "own": ([figures, figures], [figures, lacking])}
+    found = compare_replays(replays, "base")["own"]
     assert found.means.keys() == found.differences.keys() == {"signal_per_1000_tokens"}
 
 
 def replays_of(values, bootstrapped=None):
     """Replays by seed, whose signal has these values."""
-    return Replays(
-        *(
-            [{"signal_per_1000_tokens": value} for value in found]
-            for found in (values, bootstrapped or values)
-        )
+    return tuple(
+        [{"signal_per_1000_tokens": value} for value in found]
+        for found in (values, bootstrapped or values)
     )
 
 

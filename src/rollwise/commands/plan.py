@@ -108,7 +108,7 @@ def _figures(method: ReplayedMethod) -> dict[str, Any]:
         "differences": {name: asdict(each) for name, each in (method.differences or {}).items()},
         "verdict": method.verdict,
         "replays": {
-            "recorded": dict(enumerate(method.replays.recorded)),
-            "bootstrap": dict(enumerate(method.replays.bootstrapped)),
+            "recorded": dict(enumerate(method.replays[0])),
+            "bootstrap": dict(enumerate(method.replays[1])),
         },
     }
