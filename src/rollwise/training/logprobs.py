@@ -1,22 +1,18 @@
 """Log-probabilities and entropies of tokens, in memory that does not grow with the vocabulary."""
 
-import math
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
-from transformers import PreTrainedModel
 
 CHUNK_LOGITS = 2**26
 """The most logits that are held at a time: 256 MB in float32, 441 tokens of 152,000 words."""
 
-Head = Callable[[Tensor], Tensor]
-
 
 def token_logprobs(
-    head: Head,
+    head: Callable[[Tensor], Tensor],
     states: Tensor,
     tokens: Tensor,
     temperature: float,
@@ -68,30 +64,3 @@ def of_logits(
     distribution = logits.log_softmax(dim=1)
     entropy = -(distribution.exp() * distribution).sum(dim=1)
     return distribution.gather(1, tokens[:, None]).squeeze(1), entropy
-
-
-def head_of(model: PreTrainedModel) -> Head:
-    """Return how a causal language model makes logits of its last hidden states.
-
-    That is its last linear layer, which may hold adapters, and what some models do to the logits
-    after it: a soft cap c·tanh(z/c) (Gemma), or a factor (Cohere, Granite, Falcon-H1).
-    """
-    linear: nn.Module = model.get_output_embeddings()
-    config = model.config.get_text_config()
-    cap = getattr(config, "final_logit_softcapping", None)
-    factor = getattr(config, "logit_scale", None) or 1.0
-    factor *= getattr(config, "lm_head_multiplier", None) or 1.0
-    factor /= getattr(config, "logits_scaling", None) or 1.0
-
-    def head(states: Tensor) -> Tensor:
-        logits: Tensor = linear(states)
-        if cap is not None:
-            logits = torch.tanh(logits / cap) * cap
-        return logits if math.isclose(factor, 1.0) else logits * factor
-
-    return head
-
-
-def chunk_of(model: PreTrainedModel) -> int:
-    """Return how many tokens' logits are held at a time."""
-    return max(1, CHUNK_LOGITS // int(model.get_output_embeddings().weight.shape[0]))

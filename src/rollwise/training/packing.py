@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -16,20 +15,10 @@ from rollwise.step.episodes import Example
 from rollwise.training.micro_batches import Batch, drawn_indices
 
 
-def _find_kernel() -> Any:
-    """Return torch's attention for segments; None in releases that lack it, or what it must take.
-
-    It came without scale, windows and grouped queries.
-    """
-    try:
-        from torch.nn.attention.varlen import varlen_attn
-    except ImportError:
-        return None
-    known = signature(varlen_attn).parameters
-    return varlen_attn if {"scale", "window_size", "enable_gqa"} <= known.keys() else None
-
-
-varlen_attn = _find_kernel()
+varlen_attn: Any = None
+"""torch's attention for segments; releases before 2.11 lack windows and grouped queries in it."""
+if torch.__version__ >= (2, 11):
+    from torch.nn.attention.varlen import varlen_attn
 
 KNOWN = frozenset(
     {
