@@ -80,7 +80,7 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path, changed, said):
 
 
 def test_other_files_and_folders_are_refused(tmp_path):
-    with pytest.raises(DataError, match="x.jsonl: it needs columns `key` and `reward`"):
+    with pytest.raises(DataError, match=r"x\.jsonl: it needs columns `key` and `reward`"):
         read_recorded(lines(tmp_path / "x.jsonl", [{"reward": 1}]))
     with pytest.raises(DataError, match="neither the folder of `rollwise prepare`"):
         read_recorded(tmp_path)

@@ -73,7 +73,7 @@ class Forward:
 
     @torch.no_grad()
     def _head_is_all(self) -> bool:
-        """Say whether the last linear layer makes the model's own logits, by those of two tokens."""
+        """Say whether the last linear layer makes the model's own logits, by two tokens."""
         batch = self._batch([Example([1], [2], np.zeros(1, np.float32), 0.0)])
         with self._precision():
             found = self._head(self._states(batch))

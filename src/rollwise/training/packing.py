@@ -14,10 +14,9 @@ from rollwise.engines.attention import LayerInputs, causal_attention
 from rollwise.step.episodes import Example
 from rollwise.training.micro_batches import Batch, drawn_indices
 
-
 varlen_attn: Any = None
-"""torch's attention for segments; releases before 2.11 lack windows and grouped queries in it."""
-if torch.__version__ >= (2, 11):
+"""torch's attention for segments; releases before 2.13 may lack some of its arguments."""
+if torch.__version__ >= (2, 13):
     from torch.nn.attention.varlen import varlen_attn
 
 KNOWN = frozenset(
