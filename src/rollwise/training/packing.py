@@ -16,7 +16,7 @@ from rollwise.training.micro_batches import Batch, drawn_indices
 
 varlen_attn: Any = None
 """torch's attention for segments; releases before 2.13 may lack some of its arguments."""
-if torch.__version__ >= (2, 13):
+if torch.__version__ >= "2.13":
     from torch.nn.attention.varlen import varlen_attn
 
 KNOWN = frozenset(
