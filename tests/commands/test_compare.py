@@ -102,7 +102,7 @@ def test_what_is_recorded_is_not_repeated_and_others_are_refused(done, tmp_path,
     assert "`data.max_terms` cannot change" in shown and "has 4, given was 5" in shown
 
 
-CURVE = '"curve": ' + json.dumps(dict.fromkeys(("accuracy", *COSTS), [0.5]))
+CURVE = '"curve": ' + json.dumps({name: [0.5] for name in ("accuracy", *COSTS)})
 
 
 @pytest.mark.parametrize(

@@ -26,16 +26,23 @@ def label_of(cost: str) -> str:
     return cost.replace("cpu_", "CPU ")
 
 
-def spent_until_each(metrics: Iterable[Row]) -> Iterator[dict[str, float]]:
-    """Yield for each line of a run's metrics what the run has spent until then, by its name."""
-    spent = dict.fromkeys(COSTS, 0.0)
+Spent = dict[str, float]
+"""What a run has spent, for each of `COSTS`."""
+
+
+def add_spent(spent: Spent, line: Row) -> Spent:
+    """Add what a line of a run's metrics has cost; the evaluation before training costs nothing."""
+    seconds = line.get("seconds", {})
+    own = {name: line.get(name, 0) for name in ("draws", "tokens", "cpu_seconds")}
+    own["seconds"] = seconds.get("sampling", 0.0) + seconds.get("learning", 0.0)
+    return {name: spent.get(name, 0) + own.get(name, 0) for name in COSTS} | {"steps": line["step"]}
+
+
+def spent_until_each(metrics: Iterable[Row]) -> Iterator[Spent]:
+    """Yield for each line of a run's metrics what the run has spent until then."""
+    spent: Spent = {}
     for line in metrics:
-        seconds = line.get("seconds", {})
-        spent["steps"] = line["step"]
-        spent["seconds"] += seconds.get("sampling", 0.0) + seconds.get("learning", 0.0)
-        for name in ("draws", "tokens", "cpu_seconds"):
-            spent[name] += line.get(name, 0)
-        yield dict(spent)
+        yield (spent := add_spent(spent, line))
 
 
 @dataclass(frozen=True)

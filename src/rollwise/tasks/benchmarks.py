@@ -12,8 +12,7 @@ from rollwise.errors import ConfigError, DataError
 from rollwise.grading.settings import INSTRUCTION
 from rollwise.tasks.problem import Problem, with_system_prompt
 from rollwise.tasks.readers import read_problems
-from rollwise.tasks.running_sums import HELDOUT_SEED
-from rollwise.tasks.sources import make_built_in
+from rollwise.tasks.running_sums import HELDOUT_SEED, make_built_in
 from rollwise.tasks.tables import is_path
 
 BUILT_IN_PROBLEMS = 256
@@ -109,8 +108,7 @@ def read_benchmark(
         DataError: It cannot be read, or holds no problem.
         ConfigError: The built-in task does not have that many problems.
     """
-    made = benchmark.source in BUILT_IN_NAMES
-    if made:
+    if benchmark.source in BUILT_IN_NAMES:
         problems = make_built_in(settings, settings.problems or BUILT_IN_PROBLEMS, HELDOUT_SEED)
     else:
         problems = _read(benchmark, settings)

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.config import ENVIRONMENT
+from rollwise.config.data import DataSettings
+from rollwise.config.drawing import SourceSettings
 from rollwise.environments import EnvironmentSource
 from rollwise.errors import DataError
 from rollwise.tasks.problem import Message, Problem, problem_key, with_system_prompt
@@ -134,6 +136,26 @@ def read_problems(
     kept = [name for name in columns if name in table.columns]
     return ProblemSet.of(
         _problem(row, asked, truth, system_prompt, kept) for row, asked, truth in pairs
+    )
+
+
+def read_source(
+    source: str,
+    data: DataSettings | SourceSettings,
+    split: str,
+    columns: Collection[str] = (),
+) -> ProblemSet:
+    """Read the problems of a source as the section `data` says; see `read_problems`."""
+    return read_problems(
+        source,
+        split=split,
+        subset=data.subset,
+        problem_column=data.problem_column,
+        answer_column=data.answer_column,
+        instruction=data.instruction,
+        system_prompt=data.system_prompt,
+        environment=data.source(),
+        columns=columns,
     )
 
 
