@@ -211,12 +211,6 @@ def test_a_damaged_checkpoint_names_itself_and_the_one_before(saved, name, how):
             load_saved(ModelSource(path=str(path / "model")))
 
 
-def test_a_checkpoint_without_checksums_is_taken_with_a_warning(saved, caplog):
-    (saved / "checksums.txt").unlink()
-    check_checkpoint(saved, None)
-    assert f"{saved} has no checksums" in caplog.text
-
-
 @pytest.mark.parametrize("changed", [{"tie_word_embeddings": True}, {"num_hidden_layers": 1}])
 def test_a_checkpoint_of_other_data_or_of_another_model_is_refused(make_model, saved, changed):
     with pytest.raises(RunError, match="20 prompts, this one has 21"):

@@ -27,6 +27,9 @@ from rollwise.training.response_cap import ResponseCap
 Totals = dict[str, float]
 """Sums over the tokens of a step, by name."""
 
+Old = Sequence[Tensor | None]
+"""Log-probabilities of responses before an update; None where they are the current ones."""
+
 CPU_MICRO_BATCH_TOKENS = 1_024
 """Default for a CPU: what its caches hold."""
 
@@ -78,10 +81,8 @@ class Learner:
     def learn(self, examples: Sequence[Example]) -> dict[str, float]:
         """Make the updates of one step, `mini_batches` of them, and return their metrics.
 
-        With one mini-batch the weights being trained are those that drew the responses, so the old
-        log-probabilities are the current ones; with several they are computed first, or the
-        engine's are taken (`old_logprobs`). Importance weights correct for an engine that computes
-        otherwise than the learner.
+        With one mini-batch the old log-probabilities are the current ones; with several they are
+        computed first, or the engine's are taken (`old_logprobs`).
 
         A mini-batch without a gradient (no response, or no advantage and no entropy bonus) makes no
         update, and neither does a gradient that is not finite.
@@ -140,9 +141,7 @@ class Learner:
             self._cap.bounds = bounds.numpy()
         load_optimizer_state(self.optimizer, self.parameters, tensors)
 
-    def _update(
-        self, examples: Sequence[Example], old: Sequence[Tensor | None], totals: Totals
-    ) -> list[float]:
+    def _update(self, examples: Sequence[Example], old: Old, totals: Totals) -> list[float]:
         """Update the weights by a mini-batch; returns the norm of its gradient, if it has one."""
         tokens = sum(example.drawn for example in examples)
         totals["tokens"] += tokens
@@ -150,11 +149,9 @@ class Learner:
         if not batches:
             return []
 
-        mean_length = tokens / len(examples)
-
         def loss_of(batch: list[int]) -> tuple[Tensor, Totals]:
             of_batch = [examples[i] for i in batch], [old[i] for i in batch]
-            loss, own = self._loss(*of_batch, mean_length)
+            loss, own = self._loss(*of_batch, mean_length=tokens / len(examples))
             return loss / tokens, own
 
         bounding = self._cap.bounding(tokens) if self._cap else nullcontext()
@@ -186,15 +183,11 @@ class Learner:
             yield totals
 
     def _loss(
-        self,
-        examples: Sequence[Example],
-        old: Sequence[Tensor | None],
-        mean_length: float,
+        self, examples: Sequence[Example], old: Old, mean_length: float
     ) -> tuple[Tensor, Totals]:
         """Compute the loss of a micro-batch, summed over its tokens.
 
-        `old` holds log-probabilities, None where they are the current ones; `mean_length` is the
-        mean number of tokens of the update's responses.
+        `mean_length` is the mean number of tokens of the update's responses.
         """
         settings, lengths = self.settings, [example.drawn for example in examples]
         logprobs, entropy = self._forward(examples)
@@ -247,13 +240,10 @@ class Learner:
         if not torch.isfinite(logprobs).all():
             raise PolicyError("the update left a policy whose probabilities are not finite")
 
-    def _old_logprobs(self, examples: Sequence[Example]) -> list[Tensor | None]:
+    def _old_logprobs(self, examples: Sequence[Example]) -> Old:
         if self.settings.old_logprobs == "engine":
-            device = self.model.device
-            return [
-                torch.as_tensor(example.drawn_logprobs, dtype=torch.float32, device=device)
-                for example in examples
-            ]
+            to_device = {"dtype": torch.float32, "device": self.model.device}
+            return [torch.as_tensor(example.drawn_logprobs, **to_device) for example in examples]
         old: list[Tensor | None] = [None] * len(examples)
         batches = self._micro_batches(examples)
 
@@ -271,12 +261,8 @@ class Learner:
 
     def _micro_batches(self, examples: Sequence[Example]) -> list[list[int]]:
         """Split into batches; responses that add nothing to the gradient are left out."""
-        rows = [
-            i
-            for i, example in enumerate(examples)
-            if example.drawn  # a response that was cut before its first turn ended has no tokens
-            and (example.advantage != 0 or self.settings.entropy_coefficient != 0)
-        ]
+        with_entropy = self.settings.entropy_coefficient != 0
+        rows = [i for i, e in enumerate(examples) if e.drawn and (e.advantage or with_entropy)]
         return list(micro_batches(examples, rows, self._micro_batch_tokens, self._run.packed))
 
     def _forward(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
@@ -286,10 +272,9 @@ class Learner:
 
 @contextmanager
 def _recomputing(model: PreTrainedModel) -> Iterator[None]:
-    """Recompute activations in the backward pass, where gradient checkpointing is enabled.
+    """Let `transformers` recompute activations where gradient checkpointing is enabled.
 
-    `transformers` recomputes only in modules in training mode. Those inside them, which hold the
-    dropout, stay in evaluation mode.
+    It does so in modules in training mode only; those inside them, with the dropout, are not.
     """
     modules = [m for m in model.modules() if getattr(m, "gradient_checkpointing", False)]
     try:

@@ -59,7 +59,9 @@ def train(run: Run, observer: Observer) -> bool:
     else:
         before = {"step": 0, "heldout": evaluate(run)}
         before["grader_failures"] = run.grader.failures
-        _log(run, observer, before | {"elapsed": time.perf_counter() - began})
+        line = before | {"elapsed": time.perf_counter() - began}
+        run.folder.log(line)
+        _show(run, observer, line)
     for number in range(run.step + 1, config.steps + 1):
         if observer.stop_requested or run.ended:
             break
@@ -158,7 +160,9 @@ def _end_step(run: Run, observer: Observer, metrics: Row, began: float) -> bool:
     if _evaluation_due(run, tokens_before):
         with suppress(Dropped):
             metrics = _evaluated(run, metrics)
-    _log(run, observer, metrics | {"elapsed": time.perf_counter() - began})
+    metrics = metrics | {"elapsed": time.perf_counter() - began}
+    run.folder.log(metrics)
+    _show(run, observer, metrics)
     if saved:
         save(run)
     return saved
@@ -185,11 +189,6 @@ def _evaluation_due(run: Run, tokens_before: float) -> bool:
 
 def _due(step: int, every: int) -> bool:
     return every > 0 and step % every == 0
-
-
-def _log(run: Run, observer: Observer, metrics: Row) -> None:
-    run.folder.log(metrics)
-    _show(run, observer, metrics)
 
 
 def _show(run: Run, observer: Observer, metrics: Row) -> None:

@@ -43,9 +43,8 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     backend: Backend = config.backend.make().open(config, checkpoint)
     parts = Parts(config, backend)
     data = load_data(parts, read)
-    keys = [problem.key for problem in data.train]
     columns = feature_columns(data.train, data.prompts)
-    sampler = make_sampler(config, keys, columns)
+    sampler = make_sampler(config, [problem.key for problem in data.train], columns)
     grader = parts.grader  # before a folder is made, for it may not start
     settings = config.model_dump(mode="json")
     trackers = Trackers(config.records.trackers)

@@ -49,7 +49,7 @@ class Run:
 
     @property
     def ended(self) -> bool:
-        """Whether the run is at its end: by steps, tokens, seconds or visits, the first of them."""
+        """Whether the run is at its end: by steps, tokens, seconds or visits."""
         return self._share_done >= 1.0 or self.sampler.exhausted
 
     @property
@@ -62,12 +62,9 @@ class Run:
     @property
     def _share_done(self) -> float:
         """What is spent of the steps, the tokens or the seconds, wherever most is."""
-        shares = [self.step / self.config.steps]
-        if self.config.tokens is not None:
-            shares.append(self.spent["tokens"] / self.config.tokens)
-        if self.config.seconds is not None:
-            shares.append(self.spent["seconds"] / self.config.seconds)
-        return max(shares)
+        limits = {"tokens": self.config.tokens, "seconds": self.config.seconds}
+        shares = [self.spent[name] / limit for name, limit in limits.items() if limit is not None]
+        return max([self.step / self.config.steps, *shares])
 
     def roll_out(self, session: RolloutSession) -> RolloutCost:
         """Draw and grade until every prompt of `session` has ended, or it is dropped."""
