@@ -90,9 +90,8 @@ def turn_encoder(
 ) -> Callable[[str | Sequence[Mapping[str, str]]], list[int]]:
     """Make what encodes an environment's words, to follow a turn of the model.
 
-    With a chat template, a text is a message of the user. What follows the model's end token is
-    taken from the template: a conversation with these messages at its end, without what comes
-    before them. Without a template, a text is encoded as it is.
+    With a chat template, a text is a message of the user, and what follows the model's end token is
+    taken from the template. Without a template, a text is encoded as it is.
 
     Args:
         tokenizer: Of transformers.

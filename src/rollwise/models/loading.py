@@ -47,9 +47,7 @@ def pick_device(name: str) -> torch.device:
 def load_model(
     settings: ModelSettings, checkpoint: Path | None = None
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load a model to be trained, in float32, with its tokenizer.
-
-    Under adapters its weights, which are frozen, have the precision of `settings.frozen_dtype`.
+    """Load a model to be trained, in float32 or under adapters in `frozen_dtype`; its tokenizer.
 
     Weights come from safetensors only, and no code that a model brings along is run.
 

@@ -112,17 +112,12 @@ def plan_method(
     name: str,
     prompts: Sequence[RatedPrompt],
     prices: Prices,
-    on_step: Callable[[], object] = lambda: None,
+    on_step: Callable[[], object],
 ) -> Figures:
-    """Average the figures of a method's steps after the warm-up.
-
-    Raises:
-        ConfigError: The method's settings do not fit these prompts; the message names it.
-    """
+    """Average the figures of a method's steps after the warm-up; a ConfigError names the method."""
+    steps = config.warmup + config.steps
     try:
-        found = simulate_steps(
-            config.method(name), prompts, prices, config.warmup + config.steps, on_step
-        )
+        found = simulate_steps(config.method(name), prompts, prices, steps, on_step)
     except ConfigError as error:
         raise ConfigError(f"method `{name}`: {error}") from None
     return summarise(found[config.warmup :])

@@ -79,7 +79,7 @@ class Curve:
         return cls(columns.pop("accuracy"), columns)
 
     def as_json(self) -> dict[str, list[float]]:
-        """Return the columns of the curve, rounded to what a person could want of them."""
+        """Return the columns of the curve, rounded."""
         columns = {"accuracy": self.accuracy, **self.costs}
         return {name: np.round(values, 6).tolist() for name, values in columns.items()}
 
@@ -96,8 +96,7 @@ class Curve:
     def cost_of(self, target: float, cost: str) -> float | None:
         """Find what reaching `target` cost; None if it was not reached.
 
-        The curve is replaced by the non-decreasing one nearest to it, so that one lucky evaluation
-        does not count, and is linear between evaluations.
+        It counts by the non-decreasing curve nearest to this one, linear between evaluations.
         """
         spent = self.costs[cost]
         fitted = optimize.isotonic_regression(self.accuracy).x

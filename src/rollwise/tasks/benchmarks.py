@@ -59,14 +59,15 @@ def find_benchmarks(wanted: Sequence[str]) -> list[Benchmark]:
     Raises:
         ConfigError: One is none of these, or two have the same name.
     """
-    found = [_find(text) for text in wanted]
-    names = [benchmark.name for benchmark in found]
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise ConfigError(
-            f"`benchmarks`: {', '.join(sorted(twice))} is there twice; give one of them another "
-            "name, as in name=file"
-        )
-    return found
+    found: dict[str, Benchmark] = {}
+    for benchmark in map(_find, wanted):
+        if benchmark.name in found:
+            raise ConfigError(
+                f"`benchmarks`: {benchmark.name} is there twice; give one of them another name, as "
+                "in name=file"
+            )
+        found[benchmark.name] = benchmark
+    return list(found.values())
 
 
 def _find(text: str) -> Benchmark:

@@ -19,7 +19,7 @@ from rollwise.config.drawing import SourceSettings
 from rollwise.environments import EnvironmentSource
 from rollwise.errors import DataError
 from rollwise.tasks.problem import Message, Problem, problem_key, with_system_prompt
-from rollwise.tasks.tables import Row, Table, read_table
+from rollwise.tasks.tables import Row, read_table
 
 VERL_COLUMNS = ("prompt", "reward_model")
 MOST_DRAWN = 2**53
@@ -128,7 +128,12 @@ def read_problems(
     if not is_renamed and set(VERL_COLUMNS) <= set(table.columns):
         pairs = ((row, _prompt(row, question), _ground_truth(row)) for row in table.rows)
     else:
-        _require_plain(table, question, answer)
+        if table.columns and not {question, answer} <= set(table.columns):  # none without rows
+            raise DataError(
+                f"{table.name}: its columns ({', '.join(table.columns)}) fit neither schema: "
+                f"verl's has {' and '.join(VERL_COLUMNS)}, the plain one {question} and {answer} "
+                "(data.problem_column and data.answer_column name others)"
+            )
         pairs = (
             (row, _question(row, question, instruction), row.answer(answer, row.cells.get(answer)))
             for row in table.rows
@@ -204,10 +209,7 @@ def _ground_truth(row: Row) -> str:
 
 
 def level_of(row: Row) -> int | None:
-    """Return the difficulty: 5, 5.0, "5" and "Level 5" are 5, anything else ("Level ?") is None.
-
-    So is a number of more than nine digits, which ranks nothing.
-    """
+    """Return the difficulty: 5, 5.0, "5" and "Level 5" are 5, anything else ("Level ?") is None."""
     written = str(row.cells.get("level")).strip()
     number = re.fullmatch(r"(?:level\s*)?(\d{1,9})(?:\.0)?", written, re.IGNORECASE)
     return int(number[1]) if number else None
@@ -215,12 +217,11 @@ def level_of(row: Row) -> int | None:
 
 def _measured(row: Row) -> tuple[float, float]:
     """Return correct and all responses of a measured pass rate; 0 and 0 where there is none."""
-    pass_rate, drawn = row.cells.get("pass_rate"), row.cells.get("drawn")
-    if not isinstance(pass_rate, int | float) or not isinstance(drawn, int | float):
+    rate, drawn = row.cells.get("pass_rate"), row.cells.get("drawn")
+    if not isinstance(rate, int | float) or not isinstance(drawn, int | float):
         return 0.0, 0.0
-    if not (0 <= pass_rate <= 1 and 0 < drawn <= MOST_DRAWN):
-        return 0.0, 0.0
-    return float(pass_rate * drawn), float(drawn)
+    is_rate = 0 <= rate <= 1 and 0 < drawn <= MOST_DRAWN
+    return (float(rate * drawn), float(drawn)) if is_rate else (0.0, 0.0)
 
 
 def _problem(
@@ -230,23 +231,5 @@ def _problem(
     messages = with_system_prompt(messages, system_prompt)
     key = row.text("key") or problem_key(messages)
     source, notes = row.text("data_source"), (row.note("subject"), row.note("solution"))
-    return Problem(
-        key,
-        messages,
-        answer,
-        source,
-        level_of(row),
-        *notes,
-        _measured(row),
-        {name: row.cells.get(name) for name in columns},
-    )
-
-
-def _require_plain(table: Table, *plain: str) -> None:
-    """Refuse columns that are not of the `plain` schema; a table without rows has no columns."""
-    if table.columns and not set(plain) <= set(table.columns):
-        raise DataError(
-            f"{table.name}: its columns ({', '.join(table.columns)}) fit neither schema: verl's "
-            f"has {' and '.join(VERL_COLUMNS)}, the plain one {' and '.join(plain)} "
-            "(data.problem_column and data.answer_column name others)"
-        )
+    kept = {name: row.cells.get(name) for name in columns}
+    return Problem(key, messages, answer, source, level_of(row), *notes, _measured(row), kept)
