@@ -18,17 +18,11 @@ WANTED = {"key", "level", "reward", "tokens"}
 
 @dataclass(frozen=True)
 class RecordedPrompt:
-    """A prompt, and what was drawn to it.
-
-    Attributes:
-        key: Names it.
-        recorded: Its responses, in the order in which they were drawn.
-        level: Its labelled difficulty, if there is one.
-    """
+    """A prompt, and what was drawn to it."""
 
     key: str
-    recorded: Recorded
-    level: int | None = None
+    recorded: Recorded  # in the order in which they were drawn
+    level: int | None = None  # its labelled difficulty
 
 
 def rated(prompt: RecordedPrompt, threshold: float) -> RatedPrompt:

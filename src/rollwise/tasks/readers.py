@@ -75,17 +75,11 @@ class ProblemSet:
 
     def describe(self) -> str:
         """Return a line for a log: what was read, dropped and kept."""
-        reasons = {
-            "duplicates": "duplicate",
-            "conflicting_answers": "of them with another answer",
-            "missing_answers": "missing answer",
-            "empty_problems": "empty problem",
-        }
         parts = [f"{self.counts['read']:,} read"]
-        for name, words in reasons.items():
-            count = self.counts[name]
-            plural = "s" if count > 1 and name != "conflicting_answers" else ""
-            parts += [f"{count:,} {words}{plural}"] if count else []
+        for name in ("duplicates", "missing_answers", "empty_problems"):
+            if count := self.counts[name]:
+                words = name.replace("_", " ")
+                parts.append(f"{count:,} {words if count > 1 else words.removesuffix('s')}")
         return f"{', '.join(parts)}; {self.counts['kept']:,} kept"
 
 
