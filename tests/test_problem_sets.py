@@ -54,14 +54,6 @@ def test_there_is_one_way_through_the_open_cells(module):
         assert edges == len(opened) - 1  # connected, and without circles: a tree
 
 
-def test_a_search_that_comes_to_a_dead_end_goes_back(module):
-    paths = module("grid_paths")
-    open_cells = {paths.CELLS.index(letter) for letter in "abcdglq"}
-    way = [paths.CELLS.index(letter) for letter in "abgl"]
-    found = {paths.search(open_cells, way, np.random.default_rng(seed)) for seed in range(200)}
-    assert {"abgl=abgl", "abcd<bgl=abgl"} <= found
-
-
 @pytest.mark.parametrize("name", ["string_edits", "grid_paths"])
 def test_demonstrations_fit_and_no_problem_is_in_two_files(module, tmp_path, name):
     made, rng = module(name), np.random.default_rng(0)
