@@ -12,13 +12,12 @@ def bounded_gradient(model, examples, bounds):
     Returns:
         The gradient of the loss, and the norms seen at each place, shape (R, layers + 1).
     """
-    layers, row = decoder_layers(model), 0
-    seen = np.zeros((len(examples), len(layers) + 1))
+    layers, seen = decoder_layers(model), []
 
     def bound(place, states):
         def scaled(gradient):
-            seen[row, place] = gradient.norm()
-            return gradient * min(1.0, bounds[place] / seen[row, place])
+            seen[-1][place] = norm = float(gradient.norm())
+            return gradient * min(1.0, bounds[place] / norm)
 
         states.register_hook(scaled)
 
@@ -28,7 +27,8 @@ def bounded_gradient(model, examples, bounds):
     ]
     hooks.append(layers[-1].register_forward_hook(lambda _, __, out: bound(len(layers), out)))
     model.zero_grad()
-    for row, example in enumerate(examples):
+    for example in examples:
+        seen.append(np.zeros(len(layers) + 1))
         logits = model(torch.tensor([[*example.prompt, *example.response]])).logits
         logprobs = logits[0, len(example.prompt) - 1 : -1].log_softmax(dim=1)
         chosen = logprobs.gather(1, torch.tensor(example.response)[:, None])
@@ -36,4 +36,4 @@ def bounded_gradient(model, examples, bounds):
     for hook in hooks:
         hook.remove()
     tokens = sum(len(e.response) for e in examples)
-    return [p.grad / tokens for p in model.parameters()], seen
+    return [p.grad / tokens for p in model.parameters()], np.array(seen)

@@ -118,19 +118,14 @@ def test_any_settings(kind, named):
 @pytest.mark.parametrize(
     "given",
     [
-        {"benchmarks": ["x" * 100_000], "model": {"path": "/m"}},
-        {"benchmarks": ["x" * 100_000]},
         {"x" * 100_000: 1},
         {"samples": "x" * 100_000},
     ],
 )
 def test_an_error_does_not_print_all_of_a_long_value(given):
-    try:
+    with pytest.raises(RollwiseError) as caught:
         make_settings(EvaluateConfig, given)
-    except RollwiseError as error:
-        assert len(str(error)) < 1000
-    else:  # whether there is such a benchmark is found where it is read
-        assert given["model"]
+    assert len(str(caught.value)) < 1000
 
 
 @fuzzed

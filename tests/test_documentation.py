@@ -120,38 +120,14 @@ def test_the_site_has_a_place_for_every_page_and_every_package_with_public_names
     assert len(placed) == len(names)
 
 
-def test_the_site_has_no_dead_links_and_loads_nothing_from_other_hosts(tmp_path, load_script):
-    site = load_script("build_site")
-    (tmp_path / "a.html").write_text(
-        '<h1 id="top">A</h1><a href="b.html#place">b</a><a href="c.html">c</a><a href="#top">a</a>'
-        '<a href="https://example.com">e</a><script src="https://example.com/e.js"></script>'
-    )
-    (tmp_path / "b.html").write_text('<a href="a.html#top">a</a><img src="data:image/png;base64,">')
-    assert list(site.faults_of(tmp_path)) == [
-        "a.html: no such place b.html#place",
-        "a.html: dead link c.html",
-        "a.html: loads https://example.com/e.js",
-    ]
-
-
 def test_the_pictures_of_the_concepts_are_those_that_their_script_draws(root, load_script):
     script = load_script("draw_concepts")
     page = (root / "docs/concepts.md").read_text()
     for name, (_, shown) in script.PICTURES.items():
         assert f"![{shown}](images/{name}.svg)" in page
         drawn, kept = script.picture(name), (root / f"docs/images/{name}.svg").read_text()
-        assert re.findall(r"<text.*?>(.*?)</text>", drawn) == re.findall(
-            r"<text.*?>(.*?)</text>", kept
-        ), f"run python scripts/draw_concepts.py: {name}"
-        numbers = [
-            [
-                float(number)
-                for path in re.findall(r' d="(.*?)"', text, re.DOTALL)
-                for number in re.findall(r"-?\d+\.\d+", path)
-            ]
-            for text in (drawn, kept)
-        ]
-        assert numbers[0] == pytest.approx(numbers[1], abs=0.5), name  # of 605 pixels
+        texts = [re.findall(r"<text.*?>(.*?)</text>", picture) for picture in (drawn, kept)]
+        assert texts[0] == texts[1], f"run python scripts/draw_concepts.py: {name}"
 
 
 def test_the_main_way_is_at_most_forty_functions_long(root):

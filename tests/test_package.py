@@ -92,15 +92,6 @@ class OutOfMemoryError(RuntimeError):
     """As torch's is for a device."""
 
 
-def test_another_error_is_not_taken_for_a_lack_of_memory(monkeypatch):
-    def run(*_):
-        raise RuntimeError("something else")
-
-    monkeypatch.setattr("rollwise.cli.read_toml", run)
-    with pytest.raises(RuntimeError, match="something else"):
-        main(["plan", "settings.toml"])
-
-
 def test_the_recipes_for_gpus_follow_the_default(root):
     from rollwise.config import make_config, read_toml
     from rollwise.config.step import step_recipe

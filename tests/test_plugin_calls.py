@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from rollwise.beliefs import Belief
 from rollwise.errors import PluginError
 from rollwise.sampling import ExitRule, RolloutSession, Streamed
 from rollwise.sampling.exits import where_satisfied
@@ -93,16 +92,3 @@ def test_a_completion_with_a_wrong_part_names_its_engine(changed, due):
     session = RolloutSession(["a"], rule_of(lambda n, m: n + m > 1), Streamed(4))
     with pytest.raises(PluginError, match=f"Mine: `wait` .*{due}"):
         run_session(session, Mine(), {"a": [1]}, None, max_new_tokens=2)
-
-
-def test_a_belief_that_writes_to_the_indices_changes_them_for_nobody_else():
-    class Mine(Belief):
-        def believe(self, indices):
-            indices[:] = 0
-            return np.full(len(indices), 0.5), np.ones(len(indices))
-
-        def learn(self, indices, correct, drawn): ...
-
-    indices = np.arange(3)
-    Mine(3).mean(indices)
-    assert indices.tolist() == [0, 1, 2]

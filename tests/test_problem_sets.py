@@ -20,15 +20,8 @@ def module(monkeypatch):
 
 def test_a_string_is_edited_step_by_step(module, monkeypatch):
     edits = module("string_edits")
-    assert [edited("dbcae") for edited in edits.EDITS.values()] == [
-        "bcae",
-        "dbca",
-        "bcaed",
-        "bdcae",
-        "eacbd",
-        "ebcad",
-        "abcde",
-    ]
+    edited = [edit("dbcae") for edit in edits.EDITS.values()]
+    assert edited == ["bcae", "dbca", "bcaed", "bdcae", "eacbd", "ebcad", "abcde"]
     monkeypatch.setattr(edits, "SLIP_BY_EDIT", dict.fromkeys(edits.EDITS, 0.0))
     monkeypatch.setattr(edits, "GUESS_PER_EDIT", 0.0)
     rng = np.random.default_rng(0)
