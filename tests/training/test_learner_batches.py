@@ -4,7 +4,6 @@ import copy
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from closeness import assert_close
 from plain_learner import (
@@ -22,7 +21,6 @@ from plain_learner import (
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.sampling import Draw
 from rollwise.sampling.session import draw_seed
-from rollwise.step.groups import Example
 
 
 @pytest.mark.parametrize("mini_batches", [1, 2])
@@ -142,11 +140,3 @@ def test_gradient_checkpointing_recomputes_and_changes_nothing_else(threads, mak
         engine.submit(draws, {"a": [3, 14, 4]})
         tokens.append([completion.tokens for completion in engine.wait()])
     assert tokens[0] == tokens[1]
-
-
-def test_an_error_in_the_forward_pass_leaves_the_model_in_evaluation_mode(model):
-    model.gradient_checkpointing_enable()
-    learner = make_learner(model)
-    with pytest.raises(IndexError):
-        learner.learn([Example([999], [2], np.zeros(1), 1.0)])
-    assert not any(module.training for module in model.modules())

@@ -96,7 +96,7 @@ def test_a_run_cannot_end_before_what_it_has_done(tmp_path, state_of):
     assert (state_of(folder.path), folder.read_config()) == before
 
 
-def test_a_run_ends_once_its_tokens_are_spent(tmp_path, whole, metrics_of):
+def test_a_run_ends_once_its_tokens_or_seconds_are_spent(tmp_path, whole, metrics_of):
     """It is as long as the run of as many steps, and so it is after an interruption."""
     lines = metrics_of(whole)
     tokens = sum(line["tokens"] for line in lines[1:3]) + 1
@@ -111,12 +111,9 @@ def test_a_run_ends_once_its_tokens_are_spent(tmp_path, whole, metrics_of):
     assert "heldout" in found[-1]
     assert [line["tokens"] for line in found[1:]] == [line["tokens"] for line in lines[1:4]]
     assert resume_run(config, RunFolder(folder.path)).ended
-
-
-def test_a_run_ends_once_its_seconds_are_spent(tmp_path, metrics_of):
     config = config_of(steps=1000, seconds=1e-9)
-    assert train(start_run(config, RunFolder(tmp_path / "run")), Observer())
-    assert [line["step"] for line in metrics_of(tmp_path / "run")] == [0, 1]
+    assert train(start_run(config, RunFolder(tmp_path / "timed")), Observer())
+    assert [line["step"] for line in metrics_of(tmp_path / "timed")] == [0, 1]
 
 
 def test_evaluations_can_be_due_by_tokens(tmp_path, whole, metrics_of):
