@@ -91,9 +91,7 @@ def test_nothing_left_says_how_far_off_the_limit_is():
 @pytest.mark.parametrize(
     ("template", "error"),
     [
-        ("{% if %}", "TemplateSyntaxError: Expected an expression"),
         ("{{ raise_exception('no system') }}", "TemplateError: no system"),
-        ("{{ messages[7].content }}", "UndefinedError: list object has no element 7"),
         ("{{ 1 / 0 }}", "ZeroDivisionError: division by zero"),
     ],
 )

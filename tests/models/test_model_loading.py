@@ -80,19 +80,6 @@ def test_a_folder_is_taken_as_it_is_and_everything_in_it_trained(copy, monkeypat
     assert trainable(model) == {name for name, _ in model.named_parameters()}
 
 
-def test_the_weights_of_a_checkpoint_are_taken_instead(tiny, tmp_path):
-    trained = Qwen2ForCausalLM.from_pretrained(tiny)
-    with torch.no_grad():
-        trained.model.norm.weight.fill_(2.0)
-    trained.save_pretrained(tmp_path / "model")
-    model, tokenizer = load_model(ModelSettings(path=str(tiny), device="cpu"), tmp_path / "model")
-    assert model.model.norm.weight.unique().tolist() == [2.0]
-    assert spells(tokenizer)
-
-
-# Adapters
-
-
 def test_lora_trains_adapters_of_the_layers_that_are_named_and_nothing_else(tiny):
     pytest.importorskip("peft")
     plain, _ = load(tiny)
@@ -152,9 +139,6 @@ def test_layers_that_a_model_lacks_and_adapters_that_cannot_be_read_are_named(ti
         load_model(ModelSettings(path=str(tiny), device="cpu", lora_rank=2), tmp_path)
 
 
-# What is refused
-
-
 @pytest.mark.parametrize("path", ["/missing", "./missing", "~/missing"])
 def test_a_folder_that_is_not_there_is_named(path):
     message = refusal(path)
@@ -204,15 +188,10 @@ def with_few_tokens(folder):
         (removed("tokenizer.json", "tokenizer_config.json"), "{} has no tokenizer; save one there"),
         (with_weights(lambda w: w.pop(UP)), f"weights in {{}} lack 1 tensors, such as {UP}"),
         (
-            with_weights(lambda w: w["model.norm.weight"][3:4].fill_(torch.nan)),
-            "weights in {} hold NaN or infinity: model.norm",
-        ),
-        (
             with_weights(lambda w: w[UP][3:4].fill_(-torch.inf)),
             f"weights in {{}} hold NaN or infinity: {UP}",
         ),
         (with_few_tokens, "`vocab_size` in {}/config.json is 9, fewer than the 17 tokens of the t"),
-        (with_json(CONFIG, num_hidden_layers=7), LACKS),
         (with_json(CONFIG, hidden_size=64), LACKS),
     ],
 )

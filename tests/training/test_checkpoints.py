@@ -89,22 +89,13 @@ def test_nothing_in_it_is_pickled(trained, tokenizer, tmp_path, monkeypatch):
     learner, sampler = trained
     monkeypatch.setattr(tokenizer, "chat_template", "{{ messages }}")
     path = save_checkpoint(tmp_path, 7, learner, tokenizer, sampler)
-    files = {str(p.relative_to(path)) for p in path.rglob("*") if p.is_file()}
-    assert files >= {
-        "state.json",
-        "sampler.safetensors",
-        "optimizer.safetensors",
-        "model/model.safetensors",
-        "model/config.json",
-        "model/tokenizer.json",
-    }
-    assert {name.rpartition(".")[2] for name in files} <= {"safetensors", "json", "jinja", "txt"}
-    for name in files:
-        content = (path / name).read_bytes()
-        if name.endswith(".json"):
-            json.loads(content)
-        elif name.endswith(".safetensors"):
-            safetensors.torch.load(content)
+    files = [p for p in path.rglob("*") if p.is_file()]
+    assert {p.suffix for p in files} == {".safetensors", ".json", ".jinja", ".txt"}
+    for file in files:
+        if file.suffix == ".json":
+            json.loads(file.read_bytes())
+        elif file.suffix == ".safetensors":
+            safetensors.torch.load(file.read_bytes())
 
 
 def full(*_args, **_options):
@@ -167,7 +158,6 @@ def test_no_part_of_a_checkpoint_that_was_being_removed_passes_for_one(tmp_path,
     [
         ("state.json", "{"),
         ("state.json", "[]"),
-        ("state.json", "null"),
         ("state.json", '{"step": 7}'),
         ("sampler.safetensors", "nonsense"),
         ("optimizer.safetensors", "nonsense"),
