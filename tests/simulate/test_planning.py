@@ -6,7 +6,6 @@ from closeness import assert_close
 
 from rollwise.config import make_config
 from rollwise.engines.simulated import Lengths
-from rollwise.errors import ConfigError
 from rollwise.sampling import Balanced, PositiveFocused, Rounds
 from rollwise.sampling.stopping import Stopping
 from rollwise.simulate.pass_rates import RatedPrompt, spread_pass_rates
@@ -101,11 +100,6 @@ def test_rewards_of_a_plan_are_0_and_1_whatever_counts_as_correct_in_the_run():
         for grading in ({}, {"positive_threshold": -1.0})
     ]
     assert found[0] == found[1]
-
-
-def test_more_prompts_a_step_than_there_are_is_an_error():
-    with pytest.raises(ConfigError, match="at most the number of prompts, 3; it is 64"):
-        simulate_steps(config_of(), all_at(0.5, 3), TEN, 1)
 
 
 def test_the_error_of_a_mean_and_of_a_ratio():

@@ -70,12 +70,6 @@ def test_no_method_draws_more_than_is_recorded(settings):
     assert found["tokens"] == pytest.approx(10 * found["draws"])
 
 
-def test_single_responses_have_no_zero_variance():
-    found = replay(config_of(**SINGLE), prompts_of(4, 4, 4, 4))
-    assert "zero_variance_first" not in found
-    assert found["trained"] == 4
-
-
 def test_a_figure_that_some_replays_lack_is_left_out():
     """Zero variance, of a replay all of whose prompts had one correct response or none."""
     figures = {"signal_per_1000_tokens": 1.0, "zero_variance_first": 0.5}

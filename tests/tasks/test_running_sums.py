@@ -30,11 +30,6 @@ def test_a_question_shows_its_terms(terms, seed):
     assert question == "7+5-9+3?" or terms != [7, 5, -9, 3]
 
 
-def test_a_term_of_zero_gets_either_sign():
-    rng = np.random.default_rng(0)
-    assert {write_question([1, 0], rng) for _ in range(50)} == {"1+0?", "1-0?"}
-
-
 @settings(max_examples=20, deadline=None)
 @given(st.integers(2, 6), st.integers(0, 4), st.integers(0, 2**32), st.integers(0, 60))
 def test_problems_are_different_and_answered_rightly(fewest, more, seed, count):
@@ -57,13 +52,6 @@ def test_numbers_of_terms_are_spread_evenly():
 def test_a_seed_names_its_problems_and_more_begin_with_the_same():
     assert make_running_sums(80, seed=3)[:50] == make_running_sums(50, seed=3)
     assert make_running_sums(50, seed=3) != make_running_sums(50, seed=4)
-
-
-def test_excluded_problems_do_not_come_up():
-    held_out = frozenset(problem.key for problem in make_running_sums(100, 2, 3, seed=0))
-    problems = make_running_sums(100, 2, 3, seed=0, excluded=held_out)
-    assert len(problems) == 100
-    assert held_out.isdisjoint(problem.key for problem in problems)
 
 
 def test_all_problems_of_two_terms_can_be_had_and_no_more():

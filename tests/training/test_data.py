@@ -89,19 +89,10 @@ def test_the_built_in_task_can_be_held_out_or_trained_on_beside_a_file(load, wri
     assert (len(built_in.train), len(built_in.heldout)) == (30, 12)
 
 
-@pytest.mark.parametrize(
-    ("content", "part"),
-    [
-        ("", "holds no problem that can be used"),
-        ('{"problem": "1+1?", "answer": ""}\n', "1 missing answer"),
-        ('{"question": "1+1?", "solution": "2"}\n', "question, solution"),
-    ],
-    ids=["empty", "nothing left", "other columns"],
-)
-def test_a_file_that_cannot_be_used_is_named(load, tmp_path, content, part):
+def test_a_file_that_cannot_be_used_is_named(load, tmp_path):
     path = tmp_path / "a.jsonl"
-    path.write_text(content)
-    with pytest.raises(DataError, match=f"{path}.*{part}"):
+    path.write_text('{"problem": "1+1?", "answer": ""}\n')
+    with pytest.raises(DataError, match=f"{path} holds no problem that can be.*1 missing answer"):
         load(data={"train": str(path)})
 
 

