@@ -3,13 +3,13 @@
 import json
 import os
 import shutil
-import time
 from pathlib import Path
 
 import pytest
 import safetensors.torch
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from tiny_models import make_model
+from transformers import Qwen2ForCausalLM
 
 from rollwise.config import BUILT_IN, ModelSettings
 from rollwise.errors import ModelError
@@ -21,18 +21,7 @@ from rollwise.models.loading import load_model, merged_weights, model_path, pick
 def tiny(tmp_path_factory):
     """A folder with a model of one layer, made here, and the built-in tokenizer."""
     folder = tmp_path_factory.mktemp("models") / "tiny"
-    torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=18,
-        hidden_size=32,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=1,
-        num_key_value_heads=1,
-        max_position_embeddings=64,
-        tie_word_embeddings=True,
-    )
-    Qwen2ForCausalLM(config).save_pretrained(folder)
+    make_model(num_hidden_layers=1, tie_word_embeddings=True).save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(Path(model_path(BUILT_IN)) / name, folder)
     return folder
@@ -192,7 +181,7 @@ def with_few_tokens(folder):
             f"weights in {{}} hold NaN or infinity: {UP}",
         ),
         (with_few_tokens, "`vocab_size` in {}/config.json is 9, fewer than the 17 tokens of the t"),
-        (with_json(CONFIG, hidden_size=64), LACKS),
+        (with_json(CONFIG, hidden_size=32), LACKS),
     ],
 )
 def test_what_is_missing_or_damaged_in_a_folder_is_named(copy, damage, said):
@@ -225,9 +214,8 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch):
 
     loading._reaches_hub.cache_clear()
     monkeypatch.setattr(loading.huggingface_hub, "get_session", Nowhere)
-    began = time.monotonic()
     for _ in range(2):
         with pytest.raises(ModelError, match=r"hub cannot be reached from here.*: give a local"):
             loading.load_tokenizer("owner/none")
     loading._reaches_hub.cache_clear()
-    assert len(asked) == 1 and time.monotonic() - began < 10
+    assert len(asked) == 1

@@ -6,7 +6,7 @@ import pytest
 from rollwise.config import make_config
 from rollwise.engines.recorded import Recorded
 from rollwise.simulate.recorded import RecordedPrompt
-from rollwise.simulate.replaying import bootstrap_prompts, compare_replays, replay
+from rollwise.simulate.replaying import compare_replays, replay
 
 
 def prompts_of(*counts, drawn=8, tokens=10):
@@ -109,11 +109,3 @@ def test_an_interval_is_that_of_bootstrapped_prompts():
     assert interval.high - 5 == pytest.approx(3.182446 * np.sqrt(14 / 3))
     alone = compare_replays({"a": replays_of([5.0])}, "a")["a"].means["signal_per_1000_tokens"]
     assert (alone.low, alone.high) == (5, 5)
-
-
-def test_bootstrapped_prompts_keep_their_responses():
-    prompts = prompts_of(*range(8))
-    chosen = bootstrap_prompts(prompts, 0)
-    assert len({prompt.key for prompt in chosen}) == 8
-    assert {id(prompt.recorded) for prompt in chosen} < {id(prompt.recorded) for prompt in prompts}
-    assert [p.key for p in chosen] != [p.key for p in bootstrap_prompts(prompts, 1)]

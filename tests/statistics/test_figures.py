@@ -172,17 +172,6 @@ def test_finding_the_answer_takes_linear_time():
         assert len(answers_of([hostile], "math")) == 1
 
 
-@pytest.mark.parametrize(
-    ("values", "interval", "error"),
-    [([0.0, 1.0], (0.402, 0.598), 0.015), ([0.4, 0.6], (0.4804, 0.5196), 0.003)],
-)
-def test_a_hundred_problems_have_the_normal_interval(values, interval, error):
-    """Of fair coins 0.5 ± 1.96 · 0.05; values 0.4 and 0.6 spread a fifth as much."""
-    estimate = mean_over_problems(values * 50)
-    assert estimate.value == pytest.approx(0.5)
-    assert (estimate.low, estimate.high) == pytest.approx(interval, abs=error)
-
-
 @pytest.mark.parametrize("count", [1, 10, 256])
 def test_problems_of_one_value_have_the_binomial_interval(count):
     """Clopper and Pearson: with no success in n, (1 − high)^n = 0.025."""

@@ -31,12 +31,6 @@ def test_each_schema_survives_a_round_trip(tmp_path, suffix, row):
     assert result.counts == {"read": 2, **NOTHING_DROPPED, "kept": 2}
 
 
-def test_a_path_may_be_text_and_start_at_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    write(tmp_path / "data.jsonl", [plain()])
-    assert read_problems("~/data.jsonl") == read_problems(str(tmp_path / "data.jsonl"))
-
-
 OWN = {
     "prompt": [
         {"role": "system", "content": "Own.", "name": None},

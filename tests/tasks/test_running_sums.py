@@ -3,31 +3,18 @@
 import re
 from collections import Counter
 
-import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollwise.tasks import make_running_sums
-from rollwise.tasks.running_sums import SOURCE, write_question
-
-TERMS = st.integers(0, 9).flatmap(
-    lambda first: st.lists(st.integers(-9, 9), min_size=1, max_size=9).map(lambda r: [first, *r])
-)
+from rollwise.tasks.running_sums import SOURCE
 
 
 def read_terms(text):
     """The terms that a question shows, by other means than it was written."""
     assert re.fullmatch(r"\d([+-]\d)+\?", text)
     return [int(term) for term in re.findall(r"[+-]?\d", text)]
-
-
-@example([7, 5, -9, 3], 0)
-@given(TERMS, st.integers(0, 2**32))
-def test_a_question_shows_its_terms(terms, seed):
-    question = write_question(terms, np.random.default_rng(seed))
-    assert read_terms(question) == terms
-    assert question == "7+5-9+3?" or terms != [7, 5, -9, 3]
 
 
 @settings(max_examples=20, deadline=None)

@@ -21,19 +21,11 @@ def write_problems(path, count=40):
 
 TOML = """
 steps = 2
-[data]
-train = "problems.jsonl"
-[grading]
-type = "function"
-function = "grader_of_a_test:grade"
-workers = 1
-[prompts]
-batch_size = 4
-[engine]
-max_new_tokens = 16
-[evaluation]
-problems = 10
-samples = 2
+data = {train = "problems.jsonl"}
+grading = {type = "function", function = "grader_of_a_test:grade", workers = 1}
+prompts = {batch_size = 4}
+engine = {max_new_tokens = 16}
+evaluation = {problems = 10, samples = 2}
 """
 
 

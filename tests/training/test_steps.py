@@ -173,13 +173,9 @@ def test_what_the_sampler_believes_reaches_a_streamed_session(tmp_path):
     assert session.done
 
 
-def sharing(tmp_path, **allocation):
-    """A run whose draws are shared out beforehand, in one round."""
-    return make_run(tmp_path, allocation=allocation, schedule={"size": 32, "rounds": 1})
-
-
 def test_a_pilot_decides_and_is_not_trained_on(tmp_path):
-    run = sharing(tmp_path, type="gvm", mean_draws=4, pilot=3)
+    allocation = {"type": "gvm", "mean_draws": 4, "pilot": 3}
+    run = make_run(tmp_path, allocation=allocation, schedule={"size": 32, "rounds": 1})
     metrics = train_step(run, 1)
     piloted = run.engine.submitted[:18]
     assert {draw.index for draw in piloted} == {0, 1, 2}
