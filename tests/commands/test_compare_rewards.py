@@ -84,7 +84,7 @@ def test_without_lengths_draws_are_the_cost(tmp_path, methods, say):
     [
         (("seeds = 6", "seeds = 6\ntokens = 9"), "with `rewards` give `steps`, or no length; gi"),
         (("rewards.jsonl", "no.jsonl"), "no such file: .*no.jsonl"),
-        (("batch_size = 8", "batch_size = 64"), "method `GRPO`: `prompts.batch_size` must be at"),
+        (("batch_size = 8", "batch_size = 64"), "method `GRPO`: `prompts`: batch_size must be"),
         (("seeds = 6", 'seeds = 6\nbaseline = "x"'), "`baseline` must be of the methods"),
     ],
 )

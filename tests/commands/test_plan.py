@@ -71,7 +71,7 @@ def test_the_steps_of_the_warm_up_are_left_out(tmp_path, write, say):
         (("alpha = 1, ", ""), "or both `alpha` and `beta` of `pass_rates`; given is `beta`"),
         (("median = 20, ", ""), "give `median`, the median length of responses in tokens"),
         (("median = 20", "median = 60"), "`prices.median` is 60, but method `GRPO` cuts .* at 48"),
-        (("batch_size = 8", "batch_size = 32"), "method `GRPO`: `prompts.batch_size` must be at"),
+        (("batch_size = 8", "batch_size = 32"), "method `GRPO`: `prompts`: batch_size must be"),
         (
             ("samples = 2", "samples = 0"),
             "method `GRPO`: `exit`: samples must be at least 1, got 0",

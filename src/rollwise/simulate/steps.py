@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 from rollwise.config import TrainConfig
 from rollwise.config.step import make_sampler
 from rollwise.engines.simulated import SimulatedEngine, simulate
-from rollwise.errors import ConfigError
 from rollwise.sampling.draws import Key
 from rollwise.simulate.pass_rates import RatedPrompt
 from rollwise.step import Step, StepRecipe, take_step
@@ -68,11 +67,6 @@ def take_steps(
     Raises:
         ConfigError: The settings do not fit these prompts.
     """
-    if config.prompts.batch_size > len(prompts):
-        raise ConfigError(
-            f"`prompts.batch_size` must be at most the number of prompts, {len(prompts)}; it is "
-            f"{config.prompts.batch_size}"
-        )
     sampler = make_sampler(
         config,
         [prompt.key for prompt in prompts],

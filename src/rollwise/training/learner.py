@@ -1,5 +1,6 @@
 """The learner: updates a model's weights by responses and their advantages."""
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,6 @@ from rollwise.config.learning import MICRO_BATCH_TOKENS
 from rollwise.errors import EngineError, PolicyError
 from rollwise.models.loading import merged_weights
 from rollwise.step.episodes import Example
-from rollwise.training.cores import core_share
 from rollwise.training.forward import Forward
 from rollwise.training.loss import diverged_responses, importance_weights, policy_loss
 from rollwise.training.micro_batches import micro_batches
@@ -72,7 +72,7 @@ class Learner:
         self._run = Forward(model, temperature, settings.packed)
         cap = settings.response_cap
         self._cap = ResponseCap(self._run.model, cap) if cap else None
-        count = threads or core_share(model.device)
+        count = threads or _core_share(model.device)
         self._threads = ThreadPoolExecutor(count, "rollwise-learner") if count > 1 else None
         on_cpu = model.device.type == "cpu"
         default = CPU_MICRO_BATCH_TOKENS if on_cpu else MICRO_BATCH_TOKENS
@@ -268,6 +268,18 @@ class Learner:
     def _forward(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
         """Compute log π and, for an entropy bonus, the entropy of every token drawn, (D,)."""
         return self._run(examples, with_entropy=self.settings.entropy_coefficient != 0)
+
+
+def _core_share(device: torch.device) -> int:
+    """Count the operations that can run in parallel: a CPU's cores over threads of each, else 1.
+
+    `OMP_NUM_THREADS` limits the cores that are counted.
+    """
+    if device.type != "cpu":
+        return 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    most = int(os.environ.get("OMP_NUM_THREADS") or usable or 1)
+    return max(1, min(usable or 1, most) // torch.get_num_threads())
 
 
 @contextmanager
