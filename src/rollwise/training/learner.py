@@ -88,11 +88,10 @@ class Learner:
         update, and neither does a gradient that is not finite.
 
         Returns:
-            Averages over tokens: `loss`, `clip_fraction`, `sampler_gap` (the absolute difference
-            between the learner's log-probability and the engine's), `importance_weight` and
-            `importance_truncated` (the share of weights at the cap). Over updates: `grad_norm`,
-            and the number of `skipped_updates`; with `response_cap`, also that of
-            `capped_gradients`, and with `max_divergence` that of `diverged_responses`.
+            Averages over tokens: `loss`, `clip_fraction`, `sampler_gap` (between the learner's
+            log-probabilities and the engine's), `importance_weight`, and `importance_truncated`,
+            the share of weights at the cap. Over updates: `grad_norm`, and numbers of
+            `skipped_updates`, `capped_gradients` and `diverged_responses`.
         """
         known = self.model.get_input_embeddings().num_embeddings
         if (highest := max((max(e.response, default=0) for e in examples), default=0)) >= known:
