@@ -13,10 +13,9 @@ from plain_learner import make_learner, plain_logprobs, random_examples, watch
 from torch import nn
 
 from rollwise.errors import ModelError
-from rollwise.training import logprobs as logprobs_module
+from rollwise.training import forward as forward_module
 from rollwise.training import packing
-from rollwise.training.forward import Forward
-from rollwise.training.logprobs import token_logprobs
+from rollwise.training.forward import Forward, token_logprobs
 from rollwise.training.packing import KNOWN
 
 SIZES = [(3, 5, 1.0), (1, 2, -0.5), (6, 1, 0.25), (9, 8, -1.0), (6, 6, 2.0), (2, 11, 40.0)]
@@ -47,7 +46,7 @@ CHANGED = {
 
 @pytest.fixture(autouse=True)
 def chunks_of_3_tokens(monkeypatch):
-    monkeypatch.setattr(logprobs_module, "CHUNK_LOGITS", 3 * 17)
+    monkeypatch.setattr(forward_module, "CHUNK_LOGITS", 3 * 17)
 
 
 def make(kind, **changed):

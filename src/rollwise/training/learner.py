@@ -21,7 +21,6 @@ from rollwise.step.episodes import Example
 from rollwise.training.forward import Forward
 from rollwise.training.loss import diverged_responses, importance_weights, policy_loss
 from rollwise.training.micro_batches import micro_batches
-from rollwise.training.optimizers import load_optimizer_state, optimizer_state
 from rollwise.training.response_cap import ResponseCap
 
 Totals = dict[str, float]
@@ -127,18 +126,29 @@ class Learner:
         """Write the model and the optimizer's state; a PolicyError if they are not finite."""
         self._refuse_if_not_finite()
         self.model.save_pretrained(folder / "model")
-        tensors = optimizer_state(self.optimizer, self.parameters)
+        state = self.optimizer.state_dict()["state"]
+        tensors = {f"{i}.{name}": each for i, own in state.items() for name, each in own.items()}
+        tensors["random_state"] = torch.get_rng_state()
         if self._cap:
             tensors["response_bounds"] = torch.from_numpy(self._cap.bounds)
         safetensors.torch.save_file(tensors, folder / "optimizer.safetensors")
 
     def load(self, folder: Path) -> None:
-        """Restore the optimizer's state; the model was loaded from `folder / "model"` before."""
+        """Restore the optimizer's and torch's random state; the model is loaded already."""
         tensors = safetensors.torch.load_file(folder / "optimizer.safetensors")
-        bounds = tensors.pop("response_bounds", None)
+        bounds, random_state = tensors.pop("response_bounds", None), tensors.pop("random_state")
         if self._cap and bounds is not None:
             self._cap.bounds = bounds.numpy()
-        load_optimizer_state(self.optimizer, self.parameters, tensors)
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            index, part = name.split(".")
+            state.setdefault(int(index), {})[part] = value
+        shapes = {index: parameter.shape for index, parameter in enumerate(self.parameters)}
+        if any(own["exp_avg"].shape != shapes.get(index) for index, own in state.items()):
+            raise ValueError("the optimizer's state is of another model")
+        torch.set_rng_state(random_state)
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
 
     def _update(self, examples: Sequence[Example], old: Old, totals: Totals) -> list[float]:
         """Update the weights by a mini-batch; returns the norm of its gradient, if it has one."""
