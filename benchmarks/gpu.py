@@ -51,8 +51,8 @@ from rollwise.engines.transformers import TransformersEngine
 from rollwise.models.loading import in_bfloat16, merged_weights, model_path
 from rollwise.sampling import Draw
 from rollwise.step import Example
+from rollwise.training.forward import token_logprobs
 from rollwise.training.learner import Learner
-from rollwise.training.logprobs import token_logprobs
 from rollwise.training.packing import Segments
 
 Figures = dict[str, float]

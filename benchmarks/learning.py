@@ -34,8 +34,8 @@ from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 from rollwise.config import BUILT_IN, LearnerSettings, ModelSettings
 from rollwise.models.loading import load_model
 from rollwise.step import Example
+from rollwise.training.forward import CHUNK_LOGITS, token_logprobs
 from rollwise.training.learner import Learner
-from rollwise.training.logprobs import CHUNK_LOGITS, token_logprobs
 from rollwise.training.micro_batches import micro_batches
 
 VOCABULARY, HIDDEN = 152_000, 64

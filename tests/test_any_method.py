@@ -90,7 +90,7 @@ def test_any_plan(capsys, methods, prices, rates):
 @given(methods=COMPARED, rewards=REWARDS)
 def test_any_replay(tmp_path_factory, capsys, methods, rewards):
     folder = tmp_path_factory.mktemp("replay")
-    rows = [{"key": str(i), "rewards": each} for i, each in enumerate(rewards)]
+    rows = [{"key": str(i), "reward": r} for i, each in enumerate(rewards) for r in each]
     (folder / "rewards.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     further = {"steps": 2, "seeds": 2, "rewards": str(folder / "rewards.jsonl")}
     words = ["compare", "--output", str(folder / "out")]

@@ -119,9 +119,6 @@ def test_a_write_that_the_system_cuts_off_leaves_what_was_there(tmp_path, write)
     assert list(tmp_path.iterdir()) == [path]
 
 
-# Locks; that they keep other processes out is tested with whole commands.
-
-
 def test_a_lock_leaves_nothing_behind(tmp_path):
     with locked(tmp_path / "runs" / "new"):
         assert f"process {os.getpid()} on " in (tmp_path / "runs" / "new" / LOCK).read_text()

@@ -152,9 +152,10 @@ def test_the_learner_packs_rows_by_the_kernel(monkeypatch):
         Example(*(rng.integers(2, 512, n).tolist() for n in sizes), np.zeros(sizes[1]), 1.0)
         for sizes in ((3, 50), (70, 1), (20, 300))
     ]
+    runs = [Forward(model, 1.0, packed=packed) for packed in (True, False)]
     kernel, calls = packing.varlen_attn, []
     monkeypatch.setattr(packing, "varlen_attn", lambda *a, **n: calls.append(n) or kernel(*a, **n))
-    packed, padded = (Forward(model, 1.0, packed=p)(examples, False)[0] for p in (True, False))
+    packed, padded = (run(examples, False)[0] for run in runs)
     assert len(calls) == 2, "one for each layer"
     assert (packed - padded).abs().max() < 0.1
     found, wanted = (

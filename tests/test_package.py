@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from importlib.metadata import entry_points, version
-from importlib.util import find_spec
 
 import pytest
 
@@ -91,24 +90,6 @@ def test_the_command_is_installed():
 
 class OutOfMemoryError(RuntimeError):
     """As torch's is for a device."""
-
-
-def test_another_error_is_not_taken_for_a_lack_of_memory(monkeypatch):
-    def run(*_):
-        raise RuntimeError("something else")
-
-    monkeypatch.setattr("rollwise.cli.read_toml", run)
-    with pytest.raises(RuntimeError, match="something else"):
-        main(["plan", "settings.toml"])
-
-
-@pytest.mark.skipif(find_spec("verl") is not None, reason="verl is installed")
-def test_without_verl_it_says_what_to_install(tmp_path, capsys):
-    assert main(["verl", "--output", str(tmp_path / "run")]) == 2
-    assert capsys.readouterr().err == (
-        "rollwise: verl is not installed: pip install 'rollwise[verl]'\n"
-    )
-    assert not (tmp_path / "run").exists()
 
 
 def test_the_recipes_for_gpus_follow_the_default(root):

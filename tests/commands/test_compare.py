@@ -11,6 +11,7 @@ from rollwise.commands import compare_runs
 from rollwise.config import CompareConfig, PlanConfig, make_config, make_settings
 from rollwise.errors import ConfigError
 from rollwise.records import RunFolder
+from rollwise.statistics.curves import COSTS
 
 pytestmark = pytest.mark.usefixtures("forked")
 
@@ -101,7 +102,7 @@ def test_what_is_recorded_is_not_repeated_and_others_are_refused(done, tmp_path,
     assert "`data.max_terms` cannot change" in shown and "has 4, given was 5" in shown
 
 
-CURVE = '"curve": {"accuracy": [0.5], "steps": [0], "draws": [0], "tokens": [0], "seconds": [0]}'
+CURVE = '"curve": ' + json.dumps({name: [0.5] for name in ("accuracy", *COSTS)})
 
 
 @pytest.mark.parametrize(

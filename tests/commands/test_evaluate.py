@@ -266,13 +266,8 @@ def test_hostile_names_and_responses_do_no_harm(tmp_path, write_lines, speak, sa
     ("holds", "given", "said"),
     [
         ("checkpoints", "", "has no checkpoint yet"),
-        (
-            "checkpoints/global_step_9/actor",
-            "",
-            "merge --backend fsdp --local_dir {run}/checkpoints/global_step_9/actor --target_dir",
-        ),
-        ("checkpoints/step-000002/model", "checkpoints", "{run}/checkpoints/step-000002/model"),
-        ("responses", "", "there is no model in the folder {run}; a folder needs config.json"),
+        ("checkpoints/global_step_9/actor", "", "one of verl must be merged into a model"),
+        ("responses", "responses", "no model in the folder {run}/responses; a folder needs config"),
     ],
 )
 def test_a_folder_without_a_model_is_refused_with_what_to_give(tmp_path, say, holds, given, said):

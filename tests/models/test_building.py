@@ -77,7 +77,6 @@ def test_the_context_of_an_episode_has_room_for_all_of_its_turns(monkeypatch):
         ("{}", "vllm", ConfigError, "must be `transformers` for adapters, and .* holds adapters"),
         ("{}", "transformers", ModelError, "does not say which model the adapters are for"),
         ("[", "transformers", ModelError, "does not say which model the adapters are for"),
-        ("[]", "transformers", ModelError, "does not say which model the adapters are for"),
     ],
 )
 def test_adapters_that_cannot_be_used_are_refused(tmp_path, content, engine, error, said):

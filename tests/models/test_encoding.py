@@ -91,9 +91,7 @@ def test_nothing_left_says_how_far_off_the_limit_is():
 @pytest.mark.parametrize(
     ("template", "error"),
     [
-        ("{% if %}", "TemplateSyntaxError: Expected an expression"),
         ("{{ raise_exception('no system') }}", "TemplateError: no system"),
-        ("{{ messages[7].content }}", "UndefinedError: list object has no element 7"),
         ("{{ 1 / 0 }}", "ZeroDivisionError: division by zero"),
     ],
 )
@@ -110,7 +108,6 @@ def test_a_chat_template_that_fails_is_named_with_the_roles_it_was_given(templat
     [
         ([], "^there are no problems to encode$"),
         (["7+5\udc80?"], r"7\+5.*is half of a surrogate pair"),
-        (["7+5?", ""], "has no tokens; its text: ''"),
     ],
 )
 def test_what_cannot_be_encoded_is_named(texts, said):

@@ -3,37 +3,25 @@
 import json
 import os
 import shutil
-import time
 from pathlib import Path
 
 import pytest
 import safetensors.torch
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from tiny_models import make_model
+from transformers import Qwen2ForCausalLM
 
-from rollwise.config import BUILT_IN, ModelSettings, ModelSource
+from rollwise.config import BUILT_IN, ModelSettings
 from rollwise.errors import ModelError
 from rollwise.models import loading
 from rollwise.models.loading import load_model, merged_weights, model_path, pick_device
-from rollwise.models.saved import describe_saved
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     """A folder with a model of one layer, made here, and the built-in tokenizer."""
     folder = tmp_path_factory.mktemp("models") / "tiny"
-    torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=18,
-        hidden_size=32,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=1,
-        num_key_value_heads=1,
-        max_position_embeddings=64,
-        tie_word_embeddings=True,
-    )
-    Qwen2ForCausalLM(config).save_pretrained(folder)
+    make_model(num_hidden_layers=1, tie_word_embeddings=True).save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(Path(model_path(BUILT_IN)) / name, folder)
     return folder
@@ -79,19 +67,6 @@ def test_a_folder_is_taken_as_it_is_and_everything_in_it_trained(copy, monkeypat
     assert not model.training
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     assert trainable(model) == {name for name, _ in model.named_parameters()}
-
-
-def test_the_weights_of_a_checkpoint_are_taken_instead(tiny, tmp_path):
-    trained = Qwen2ForCausalLM.from_pretrained(tiny)
-    with torch.no_grad():
-        trained.model.norm.weight.fill_(2.0)
-    trained.save_pretrained(tmp_path / "model")
-    model, tokenizer = load_model(ModelSettings(path=str(tiny), device="cpu"), tmp_path / "model")
-    assert model.model.norm.weight.unique().tolist() == [2.0]
-    assert spells(tokenizer)
-
-
-# Adapters
 
 
 def test_lora_trains_adapters_of_the_layers_that_are_named_and_nothing_else(tiny):
@@ -153,9 +128,6 @@ def test_layers_that_a_model_lacks_and_adapters_that_cannot_be_read_are_named(ti
         load_model(ModelSettings(path=str(tiny), device="cpu", lora_rank=2), tmp_path)
 
 
-# What is refused
-
-
 @pytest.mark.parametrize("path", ["/missing", "./missing", "~/missing"])
 def test_a_folder_that_is_not_there_is_named(path):
     message = refusal(path)
@@ -163,7 +135,7 @@ def test_a_folder_that_is_not_there_is_named(path):
     assert "missing" in message
 
 
-CONFIG, GENERATION, WEIGHTS = "config.json", "generation_config.json", "model.safetensors"
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
 UP = "model.layers.0.mlp.up_proj.weight"
 LACKS = "in the folder {}; a folder needs config.json, safetensors weights"
 
@@ -189,11 +161,6 @@ def with_json(file, **values):
     return apply
 
 
-def with_end_in_config(folder):
-    removed(GENERATION)(folder)
-    with_json(CONFIG, eos_token_id=99)(folder)
-
-
 def with_few_tokens(folder):
     model, _ = load(folder)
     model.resize_token_embeddings(9)
@@ -210,17 +177,11 @@ def with_few_tokens(folder):
         (removed("tokenizer.json", "tokenizer_config.json"), "{} has no tokenizer; save one there"),
         (with_weights(lambda w: w.pop(UP)), f"weights in {{}} lack 1 tensors, such as {UP}"),
         (
-            with_weights(lambda w: w["model.norm.weight"][3:4].fill_(torch.nan)),
-            "weights in {} hold NaN or infinity: model.norm",
-        ),
-        (
             with_weights(lambda w: w[UP][3:4].fill_(-torch.inf)),
             f"weights in {{}} hold NaN or infinity: {UP}",
         ),
-        (with_end_in_config, "`eos_token_id` in {}/config.json must be a token from 0 to 17"),
         (with_few_tokens, "`vocab_size` in {}/config.json is 9, fewer than the 17 tokens of the t"),
-        (with_json(CONFIG, num_hidden_layers=7), LACKS),
-        (with_json(CONFIG, hidden_size=64), LACKS),
+        (with_json(CONFIG, hidden_size=32), LACKS),
     ],
 )
 def test_what_is_missing_or_damaged_in_a_folder_is_named(copy, damage, said):
@@ -230,16 +191,6 @@ def test_what_is_missing_or_damaged_in_a_folder_is_named(copy, damage, said):
     message = refusal(copy)
     assert message.startswith("model.path: ") and said.format(copy) in message
     assert len(message) < 600
-
-
-@pytest.mark.parametrize("value", ["end", [1, -1], 18])
-def test_an_end_token_that_is_none_is_named_with_its_file(copy, value):
-    """Whoever loads the weights."""
-    with_json(GENERATION, eos_token_id=value)(copy)
-    with pytest.raises(ModelError) as described:
-        describe_saved(ModelSource(path=str(copy)))
-    for said in (refusal(copy), str(described.value)):
-        assert f"`eos_token_id` in {copy / GENERATION} must be" in said and f"got {value!r}" in said
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:99", ""])
@@ -261,11 +212,10 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch):
             asked.append(address)
             raise ConnectionError
 
-    loading._reaches.cache_clear()
+    loading._reaches_hub.cache_clear()
     monkeypatch.setattr(loading.huggingface_hub, "get_session", Nowhere)
-    began = time.monotonic()
     for _ in range(2):
         with pytest.raises(ModelError, match=r"hub cannot be reached from here.*: give a local"):
             loading.load_tokenizer("owner/none")
-    loading._reaches.cache_clear()
-    assert len(asked) == 1 and time.monotonic() - began < 10
+    loading._reaches_hub.cache_clear()
+    assert len(asked) == 1

@@ -8,15 +8,14 @@ from made_runs import make_run, read
 from rollwise.cli import main
 from rollwise.config import make_config
 from rollwise.reports.methods import write_comparison_report
-from rollwise.statistics.curves import Curve, compare_methods
+from rollwise.statistics.curves import COSTS, Curve, compare_methods
 
 
 def compared(path, ends, run=None):
     """Write the report of methods with these accuracies at the end, seed by seed."""
 
     def curve(end):
-        names = ("steps", "draws", "tokens", "seconds")
-        return Curve(np.array([0.1, end]), {name: np.array([0.0, 9.0]) for name in names}, run)
+        return Curve(np.array([0.1, end]), {name: np.array([0.0, 9.0]) for name in COSTS}, run)
 
     methods = {name: dict(enumerate(map(curve, found))) for name, found in ends.items()}
     comparison = compare_methods(methods, next(iter(ends)), None, {})

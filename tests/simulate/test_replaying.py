@@ -6,7 +6,7 @@ import pytest
 from rollwise.config import make_config
 from rollwise.engines.recorded import Recorded
 from rollwise.simulate.recorded import RecordedPrompt
-from rollwise.simulate.replaying import Replays, bootstrap_prompts, compare_replays, replay
+from rollwise.simulate.replaying import compare_replays, replay
 
 
 def prompts_of(*counts, drawn=8, tokens=10):
@@ -70,28 +70,20 @@ def test_no_method_draws_more_than_is_recorded(settings):
     assert found["tokens"] == pytest.approx(10 * found["draws"])
 
 
-def test_single_responses_have_no_zero_variance():
-    found = replay(config_of(**SINGLE), prompts_of(4, 4, 4, 4))
-    assert "zero_variance_first" not in found
-    assert found["trained"] == 4
-
-
 def test_a_figure_that_some_replays_lack_is_left_out():
     """Zero variance, of a replay all of whose prompts had one correct response or none."""
     figures = {"signal_per_1000_tokens": 1.0, "zero_variance_first": 0.5}
     lacking = {"signal_per_1000_tokens": 2.0}
-    replays = Replays([figures, figures], [figures, lacking])
-    found = compare_replays({"base": replays_of([1.0, 2.0]), "own": replays}, "base")["own"]
+    replays = {"base": replays_of([1.0, 2.0]), "own": ([figures, figures], [figures, lacking])}
+    found = compare_replays(replays, "base")["own"]
     assert found.means.keys() == found.differences.keys() == {"signal_per_1000_tokens"}
 
 
 def replays_of(values, bootstrapped=None):
     """Replays by seed, whose signal has these values."""
-    return Replays(
-        *(
-            [{"signal_per_1000_tokens": value} for value in found]
-            for found in (values, bootstrapped or values)
-        )
+    return tuple(
+        [{"signal_per_1000_tokens": value} for value in found]
+        for found in (values, bootstrapped or values)
     )
 
 
@@ -117,11 +109,3 @@ def test_an_interval_is_that_of_bootstrapped_prompts():
     assert interval.high - 5 == pytest.approx(3.182446 * np.sqrt(14 / 3))
     alone = compare_replays({"a": replays_of([5.0])}, "a")["a"].means["signal_per_1000_tokens"]
     assert (alone.low, alone.high) == (5, 5)
-
-
-def test_bootstrapped_prompts_keep_their_responses():
-    prompts = prompts_of(*range(8))
-    chosen = bootstrap_prompts(prompts, 0)
-    assert len({prompt.key for prompt in chosen}) == 8
-    assert {id(prompt.recorded) for prompt in chosen} < {id(prompt.recorded) for prompt in prompts}
-    assert [p.key for p in chosen] != [p.key for p in bootstrap_prompts(prompts, 1)]

@@ -38,13 +38,11 @@ KINDS = "must be a file that ends in .parquet, .jsonl, .json"
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        *((name, "no such file: {}") for name in ("data.parquet", "data.jsonl", "data.json")),
-        *((name, "no such file: {}") for name in ("./data", "../data.csv", "/data/none")),
+        *((name, "no such file: {}") for name in ("data.parquet", "data.jsonl", "./data")),
+        *((name, "no such file: {}") for name in ("~/surely/not/there", "./" + "x" * 300, "/a\0b")),
         (Path("openai/gsm8k"), "no such file: {}"),
-        ("~/surely/not/there", "no such file: {}"),
         ("other.csv", "{}: " + KINDS),
         ("folder", "{}: " + KINDS),
-        *((name, "no such file: {}") for name in ("./" + "x" * 300, "/a\0b")),
         ("broken.parquet", "{}: cannot be read as parquet: ArrowInvalid: "),
         ("folder.jsonl", "{}: cannot be read"),
         ("folder.parquet", "{}: cannot be read"),
@@ -66,7 +64,6 @@ def test_what_is_no_file_of_problems_is_named(tmp_path, monkeypatch, name, said)
         (b'{"problem": "\xff"}', "broken JSON: UnicodeDecodeError"),
         (b"[" * 200_000, "broken JSON: RecursionError"),
         (b'[{"problem": "a"}]', "must be a JSON object, got list"),
-        (b"null", "must be a JSON object, got NoneType"),
         (rb'{"problem": "1+1?\uD800"}', r"\ud800 is half of a surrogate pair"),
         (rb'{"problem": "1+1?", "subject": "\udc00x"}', r"\udc00 is half of a surrogate pair"),
         (b'{"problem": 1' + b"0" * 5000 + b"}", "broken JSON: ValueError: Exceeds the limit"),
@@ -102,13 +99,11 @@ MESSAGE = "a message of `prompt` must have a role and a content, as text, "
         (plain(answer=["2", "3"]), "`answer` must be one answer, got list: ['2', '3']"),
         (plain(answer={"value": 2}), "`answer` must be text or a number, got dict: {'value': 2}"),
         (plain(answer=True), "`answer` must be text or a number, got bool: True"),
-        (plain(problem=["1+1?"]), "`problem` must be text or a number, got list: ['1+1?']"),
         (plain(key=[1]), "`key` must be text or a number, got list: [1]"),
         (verl(ground_truth=["2", "3"]), "`ground_truth` must be one answer, got list: ['2', '3']"),
         (verl() | {"reward_model": "2"}, OBJECT + "got str: '2'"),
         (verl() | {"prompt": "1+1?"}, LIST + "got str: '1+1?'"),
         (verl() | {"prompt": [{"role": "user"}]}, MESSAGE + "got dict: {'role': 'user'}"),
-        (verl() | {"prompt": ["1+1?"]}, MESSAGE + "got str: '1+1?'"),
     ],
 )
 def test_a_malformed_row_is_named(tmp_path, row, error):
@@ -139,13 +134,6 @@ def test_a_name_that_is_no_path_is_read_from_the_hub(hub, read, rows):
     calls = hub([row | {"unused": "long"} for row in rows])
     assert read_problems("owner/name", split="test") == read(*rows)
     assert calls == [("owner/name", "test")]
-
-
-def test_errors_of_the_hubs_rows_name_data_set_and_row(hub):
-    hub([plain(answer=["2", "3"])])
-    assert refusal("owner/name").startswith("owner/name, row 0 (from 0): `answer` must be one")
-    hub([{"question": "1+1?", "answer": "2"}])
-    assert refusal("owner/name").startswith("owner/name: its columns (question, answer) fit")
 
 
 @pytest.mark.parametrize("kind", [ConnectionError, FileNotFoundError, ValueError, RuntimeError])

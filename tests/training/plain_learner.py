@@ -85,13 +85,10 @@ def plain_gradient(model, examples, temperature=1.0):
     return gradient_of(-sum(gains) / sum(len(e.response) for e in examples), model)
 
 
-def watch_batches(model):
-    """Collects the shape of each batch that the model is run on; in order with one thread.
-
-    Call it before the learner is made, which runs a twin of the model.
-    """
+def watch_batches(learner):
+    """Collects the shape of each batch that is run; in order with one thread."""
     shapes = []
-    model.register_forward_pre_hook(
+    learner._run.model.get_decoder().register_forward_pre_hook(
         lambda _, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
     )
     return shapes

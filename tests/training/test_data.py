@@ -45,9 +45,6 @@ def keys(problems):
     return {problem.key for problem in problems}
 
 
-# The built-in task
-
-
 def test_the_built_in_task_holds_out_what_it_does_not_train_on(load):
     """Two terms leave few different problems, so that overlaps would be sure."""
     data = load(data={"problems": 150, "min_terms": 2, "max_terms": 2}, evaluation={"problems": 40})
@@ -60,10 +57,6 @@ def test_held_out_problems_of_the_built_in_task_are_the_same_for_every_seed(load
     one, two = (load(seed=seed, data={"problems": 20}) for seed in (0, 1))
     assert one.heldout == two.heldout
     assert one.train != two.train
-    assert one == load(seed=0, data={"problems": 20})
-
-
-# A file
 
 
 def test_a_tenth_of_a_file_is_held_out_the_same_for_every_seed_and_order(load, write):
@@ -91,26 +84,15 @@ def test_problems_of_the_held_out_file_are_not_trained_on(load, write, caplog):
 def test_the_built_in_task_can_be_held_out_or_trained_on_beside_a_file(load, write):
     path = write("a.jsonl", range(12))
     own = load(data={"train": path, "heldout": BUILT_IN}, evaluation={"problems": 6})
-    assert (len(own.train), len(own.heldout)) == (12, 6)
-    assert own.heldout == load(evaluation={"problems": 6}).heldout
+    assert (len(own.train), own.heldout) == (12, load(evaluation={"problems": 6}).heldout)
     built_in = load(data={"heldout": path, "problems": 30, "min_terms": 2, "max_terms": 2})
     assert (len(built_in.train), len(built_in.heldout)) == (30, 12)
-    assert not keys(built_in.train) & keys(built_in.heldout)
 
 
-@pytest.mark.parametrize(
-    ("content", "part"),
-    [
-        ("", "holds no problem that can be used"),
-        ('{"problem": "1+1?", "answer": ""}\n', "1 missing answer"),
-        ('{"question": "1+1?", "solution": "2"}\n', "question, solution"),
-    ],
-    ids=["empty", "nothing left", "other columns"],
-)
-def test_a_file_that_cannot_be_used_is_named(load, tmp_path, content, part):
+def test_a_file_that_cannot_be_used_is_named(load, tmp_path):
     path = tmp_path / "a.jsonl"
-    path.write_text(content)
-    with pytest.raises(DataError, match=f"{path}.*{part}"):
+    path.write_text('{"problem": "1+1?", "answer": ""}\n')
+    with pytest.raises(DataError, match=f"{path} holds no problem that can be.*1 missing answer"):
         load(data={"train": str(path)})
 
 
@@ -120,9 +102,6 @@ def test_too_few_problems_to_train_on_are_refused(load, write):
         load(data={"train": path})
     with pytest.raises(DataError, match=f"every problem of {path} is held out"):
         load(data={"train": path, "heldout": path})
-
-
-# Lengths and batches
 
 
 def test_prompts_over_the_limit_are_left_out_and_counted(load, write, caplog):

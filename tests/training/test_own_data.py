@@ -6,7 +6,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2Config
 
 from rollwise.cli import main
-from rollwise.models.loading import load_tokenizer, model_path
+from rollwise.models.loading import load_tokenizer
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder
 from rollwise.tasks import make_running_sums
@@ -21,19 +21,11 @@ def write_problems(path, count=40):
 
 TOML = """
 steps = 2
-[data]
-train = "problems.jsonl"
-[grading]
-type = "function"
-function = "grader_of_a_test:grade"
-workers = 1
-[prompts]
-batch_size = 4
-[engine]
-max_new_tokens = 16
-[evaluation]
-problems = 10
-samples = 2
+data = {train = "problems.jsonl"}
+grading = {type = "function", function = "grader_of_a_test:grade", workers = 1}
+prompts = {batch_size = 4}
+engine = {max_new_tokens = 16}
+evaluation = {problems = 10, samples = 2}
 """
 
 
@@ -77,28 +69,19 @@ def test_a_users_settings_problems_and_grader(tmp_path, metrics_of, monkeypatch)
 
 def test_a_model_keeps_the_tokenizer_that_was_saved_with_it(tmp_path):
     """transformers 5 would give a Qwen2 its usual one: other splits, other special tokens."""
-    texts = ["What is 12 + 345?", "Let $x = \\frac{1}{2}$.  Find x!", "Ünïcödé\n\tcode"]
     own = Tokenizer(models.BPE())
     own.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     own.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=1000,
-        special_tokens=["<|endoftext|>", "<|pad|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    own.train_from_iterator(texts, trainer)
-    special = {"eos_token": "<|endoftext|>", "pad_token": "<|pad|>"}
-    PreTrainedTokenizerFast(tokenizer_object=own, **special).save_pretrained(tmp_path)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(special_tokens=["<|end|>"], initial_alphabet=alphabet)
+    own.train_from_iterator(["What is 12 + 345?"], trainer)
+    PreTrainedTokenizerFast(tokenizer_object=own, eos_token="<|end|>").save_pretrained(tmp_path)
     Qwen2Config().save_pretrained(tmp_path)
     tokenizer = load_tokenizer(str(tmp_path))
-    for text in [*texts, "1234567890 times don't"]:
+    for text in ("What is 12 + 345?", "Ünïcödé\n\tcode", "1234567890 times don't"):
         ids = tokenizer.encode(text)
         assert ids == own.encode(text).ids
         assert tokenizer.decode(ids) == text
-    built_in = load_tokenizer(model_path("running-sums"))
-    assert built_in.decode(built_in.encode("7 12 3 6=6")) == "7 12 3 6=6"
-    assert max(built_in.all_special_ids) < len(built_in) == 17
 
 
 def names_of(folder):

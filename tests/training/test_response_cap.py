@@ -71,14 +71,6 @@ def test_the_first_update_is_bounded_too(make_model):
     assert_close(recomputed, found)
 
 
-def test_nothing_is_bounded_where_nothing_was_measured(make_model):
-    model = make_model()
-    learner = make_learner(model, response_cap=2.0)
-    learner.learn(make_examples(model, [(3, 5, 0.0)]))
-    assert np.isinf(learner._cap.bounds).all()
-    assert learner._cap.capped == 0
-
-
 def test_a_model_whose_layers_are_not_known_is_refused(make_model):
     model = make_model()
     model._no_split_modules = []

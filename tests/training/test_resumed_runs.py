@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import safetensors.torch
 from forked import Command
 
 from rollwise.cli import main
@@ -23,23 +22,6 @@ def eight_steps(tmp_path_factory, tiny_options):
     options = tiny_options(steps="8", evaluation__every="0")
     assert main(["train", "--output", str(folder), *options]) == 0
     return folder
-
-
-def test_two_steps_and_two_more_are_four_steps(tmp_path, train, whole, state_of, assert_same_run):
-    folder = tmp_path / "run"
-    assert train(folder, steps="2", evaluation__every="2") == 0
-    assert train(folder, "--resume", evaluation__every="2") == 0
-    assert_same_run(folder, whole)
-    assert RunFolder(folder).read_visits().equals(RunFolder(whole).read_visits())
-    # The settings that are written down are those that the run has now.
-    assert RunFolder(folder).read_config() == RunFolder(whole).read_config()
-    summaries = [json.loads((f / "summary.json").read_text()) for f in (folder, whole)]
-    for summary in summaries:
-        del summary["seconds"]
-    assert summaries[0] == summaries[1]
-    # Without --steps it is four steps, and they are done.
-    assert main(["train", "--output", str(folder), "--resume"]) == 0
-    assert state_of(folder) == state_of(whole)
 
 
 def test_a_sampler_resumes_as_if_it_had_never_stopped(tmp_path, train, state_of):
@@ -161,8 +143,11 @@ def test_one_command_begins_resumes_and_says_that_all_is_done(
     (folder / ".lock").write_text("process 1")
     assert train(folder, *how, **settings) == 0
     assert_same_run(folder, whole)
+    assert RunFolder(folder).read_visits().equals(RunFolder(whole).read_visits())
     assert not list(folder.rglob(".*"))
     assert "  summary.json\n" in (folder / "checksums.txt").read_text()
+    summaries = [json.loads((f / "summary.json").read_text()) for f in (folder, whole)]
+    assert summaries[0] | {"seconds": 0} == summaries[1] | {"seconds": 0}
     before = (folder / "summary.json").stat().st_mtime_ns
     capsys.readouterr()
     assert train(folder, *how, **settings) == 0
@@ -197,19 +182,11 @@ def test_what_was_damaged_since_is_noticed_on_resuming(
     folder = tmp_path / "run"
     shutil.copytree(whole, folder)
     settings = {"steps": "5", "evaluation__every": "2"}
-
-    config = (folder / "config.json").read_text()
-    (folder / "config.json").write_text(config.replace('"path": "running-sums"', '"path": "my"'))
-    assert train(folder, "--resume", **settings) == 2
-    assert "`model.path` cannot change" in screen()
-    (folder / "config.json").write_text(config)
-
     saved = folder / "checkpoints" / "step-000004" / "run" / "config.json"
     content = saved.read_bytes()
     saved.write_bytes(content.replace(b"timeout", b"tiieout"))
     assert train(folder, "--resume", **settings) == 2
-    message = screen()
-    assert "step-000004 is damaged: run/config.json differ" in message
+    assert "step-000004 is damaged: run/config.json differ" in screen()
     saved.write_bytes(content)
 
     metrics = folder / "metrics.jsonl"
@@ -220,24 +197,14 @@ def test_what_was_damaged_since_is_noticed_on_resuming(
     assert not (folder / "summary.json").exists()
     assert train(folder, "--resume", **settings) == 0
     assert metrics_of(folder)[:5] == metrics_of(whole)
-    summary = json.loads((folder / "summary.json").read_text())
-    assert summary["steps"] == 5
-    assert summary["draws"] == sum(line["draws"] for line in metrics_of(folder)[1:])
 
 
-@pytest.mark.parametrize(
-    ("name", "changed", "was", "given"),
-    [
-        ("engine.temperature", {"engine__temperature": "0.5"}, "1.0", "0.5"),
-        ("exit.type", {"exit__type": "fixed_count"}, "'balanced'", "'fixed_count'"),
-    ],
-)
-def test_a_run_keeps_its_settings(whole, train, state_of, name, changed, was, given, screen):
+def test_a_run_keeps_its_settings(whole, train, state_of, screen):
     before = state_of(whole)
-    assert train(whole, "--resume", **{"evaluation__every": "2"} | changed) == 2
+    assert train(whole, "--resume", evaluation__every="2", exit__type="fixed_count") == 2
     message = screen()
-    assert f"`{name}` cannot change" in message
-    assert f"has {was}, given was {given}" in message
+    assert "`exit.type` cannot change" in message
+    assert "has 'balanced', given was 'fixed_count'" in message
     assert state_of(whole) == before
 
 
@@ -257,7 +224,3 @@ def test_adapters_are_trained_saved_and_resumed(tmp_path, train, state_of):
     adapters = Path("model/adapter_model.safetensors")
     assert Path("model/model.safetensors") not in early
     assert early[adapters] != state_of(folder)[adapters]
-    trained = safetensors.torch.load(early[adapters])
-    assert all("lora_" in name for name in trained)
-    # B begins at 0: what is not 0 was learnt.
-    assert any(value.abs().max() > 0 for name, value in trained.items() if "lora_B" in name)

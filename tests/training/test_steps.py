@@ -155,6 +155,12 @@ def test_a_step_from_prompts_to_weights(tmp_path):
     assert metrics["epoch"] == pytest.approx(0.6)
     assert set(metrics["seconds"]) == {"sampling", "grading", "learning"}
 
+    run.folder.flush_samples()
+    rows = run.folder.read_samples()  # of the first two prompts, whole
+    assert [row["key"] for row in rows] == [key for key in asked[:2] for _ in pools[key]]
+    assert [row["reward"] for row in rows] == [r for key in asked[:2] for r in pools[key]]
+    assert all(row["question"] == f"question of {row['key']}" for row in rows)
+
 
 def test_what_the_sampler_believes_reaches_a_streamed_session(tmp_path):
     run = make_run(tmp_path, schedule={"type": "streamed"}, exit={"give_up_below": 0.2})
@@ -167,13 +173,9 @@ def test_what_the_sampler_believes_reaches_a_streamed_session(tmp_path):
     assert session.done
 
 
-def sharing(tmp_path, **allocation):
-    """A run whose draws are shared out beforehand, in one round."""
-    return make_run(tmp_path, allocation=allocation, schedule={"size": 32, "rounds": 1})
-
-
 def test_a_pilot_decides_and_is_not_trained_on(tmp_path):
-    run = sharing(tmp_path, type="gvm", mean_draws=4, pilot=3)
+    allocation = {"type": "gvm", "mean_draws": 4, "pilot": 3}
+    run = make_run(tmp_path, allocation=allocation, schedule={"size": 32, "rounds": 1})
     metrics = train_step(run, 1)
     piloted = run.engine.submitted[:18]
     assert {draw.index for draw in piloted} == {0, 1, 2}
@@ -215,8 +217,6 @@ def test_prompts_without_signal_are_made_up_for(tmp_path):
     run = refilling(tmp_path, refills=20)
     metrics = train_step(run, 1)
     assert metrics["trained_groups"] == min(6, sum(map(mixed, TRAINED)))
-    [examples] = run.learner.learnt
-    assert len(examples) == 4 * metrics["trained_groups"]
     # The sampler is told of all that were drawn, those without signal included, each once.
     assert len(run.sampler.told) == metrics["prompts"] >= 6
     assert all(drawn == 4 for _, drawn in run.sampler.told.values())
@@ -240,23 +240,6 @@ def test_a_step_of_which_all_failed_stops_the_run(tmp_path):
     with pytest.raises(RunError, match=r"grader failed on all 48 responses of step 1"):
         train_step(run, 1)
     assert not run.learner.learnt
-
-
-def test_the_first_prompts_of_a_step_are_recorded_whole(tmp_path):
-    run = make_run(tmp_path)
-    train_step(run, 1)
-    train_step(run, 2)
-    run.folder.flush_samples()
-    rows = run.folder.read_samples()
-    asked = Uniform(TRAINED, 6, seed=3)
-    expected = {(step, key) for step in (1, 2) for key in asked.ask()[:2]}
-    assert {(row["step"], row["key"]) for row in rows} == expected
-    for step, key in expected:
-        own = [row for row in rows if (row["step"], row["key"]) == (step, key)]
-        assert [row["reward"] for row in own] == expected_pool(key, step)
-        assert {(row["question"], row["answer"]) for row in own} == {
-            (f"question of {key}", f"answer to {key}")
-        }
 
 
 def test_an_evaluation_is_an_ordinary_sample_and_the_same_each_time(tmp_path):

@@ -6,7 +6,7 @@ from typing import Any
 from rollwise.commands.show import interval, rounded
 from rollwise.reports.page import PlainTable
 from rollwise.statistics import Estimate
-from rollwise.statistics.curves import PROCESSOR, Comparison, Reached, label_of
+from rollwise.statistics.curves import COSTS, Comparison, Reached, label_of
 
 
 def comparison_tables(comparison: Comparison) -> list[PlainTable]:
@@ -23,8 +23,6 @@ def in_words(comparison: Comparison) -> Iterator[str]:
             verdict = result.verdict
             if verdict == "not shown":
                 verdict = "no difference is shown"
-                if result.seeds_needed:
-                    verdict += f"; if it is real, about {result.seeds_needed} seeds would show it"
             difference = interval(result.difference, sign="+", separator=" ")
             yield f"{name}: {difference} to {baseline}: {verdict}."
         elif name != baseline:
@@ -32,8 +30,10 @@ def in_words(comparison: Comparison) -> Iterator[str]:
         if result.collapsed:
             seeds = ", ".join(map(str, result.collapsed))
             yield f"{name} collapsed with seed {seeds}: it ended below half of its best accuracy."
-    instead = "; if not, compare CPU seconds" if PROCESSOR in comparison.costs else ""
-    yield f"Seconds can be compared only if the machine was equally busy during all runs{instead}."
+    yield (
+        "Seconds can be compared only if the machine was equally busy during all runs; if not, "
+        "compare CPU seconds."
+    )
 
 
 def _without_interval(comparison: Comparison, name: str) -> str:
@@ -60,8 +60,7 @@ def _accuracy(comparison: Comparison) -> PlainTable:
 
 def _cost(comparison: Comparison) -> PlainTable:
     # A terminal of 80 columns has room for four.
-    hidden = {"draws", "steps"} if PROCESSOR in comparison.costs else {"draws"}
-    costs = [cost for cost in comparison.costs if cost not in hidden]
+    costs = [cost for cost in COSTS if cost not in ("draws", "steps")]
     title = (
         f"Cost of {comparison.target:.3f}, as a share of what {comparison.baseline} spent in all"
     )

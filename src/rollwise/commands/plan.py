@@ -15,7 +15,7 @@ from rollwise.commands.show import methods_in_words, progress, say, show, write_
 from rollwise.config import CompareConfig, PlanConfig, make_config, make_settings
 from rollwise.records import RunFolder
 from rollwise.records.final import seal
-from rollwise.simulate.planning import cuts_in_words, plan_method, prices_of, read_prompts
+from rollwise.simulate.planning import plan_method, prices_of, read_prompts
 from rollwise.simulate.recorded import read_recorded
 from rollwise.simulate.replaying import ReplayedMethod, replay_methods
 from rollwise.simulate.tables import plan_tables, recorded_in_words, replay_in_words, replay_tables
@@ -39,7 +39,7 @@ def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Consol
     methods = {name: config.method(name) for name in config.methods}
     prompts, recorded = read_prompts(config)
     prices = {name: prices_of(config, name, own, recorded) for name, own in methods.items()}
-    given = [*methods_in_words(methods), *cuts_in_words(config, prices)]
+    given = [*methods_in_words(methods)]
     say(console, given)
     plans, steps = {}, config.warmup + config.steps
     for name in methods:
@@ -108,7 +108,7 @@ def _figures(method: ReplayedMethod) -> dict[str, Any]:
         "differences": {name: asdict(each) for name, each in (method.differences or {}).items()},
         "verdict": method.verdict,
         "replays": {
-            "recorded": dict(enumerate(method.replays.recorded)),
-            "bootstrap": dict(enumerate(method.replays.bootstrapped)),
+            "recorded": dict(enumerate(method.replays[0])),
+            "bootstrap": dict(enumerate(method.replays[1])),
         },
     }

@@ -67,13 +67,13 @@ def _clean(parts: Parts[PrepareConfig], console: Console) -> Found:
     found = ProblemSet.join([_read(config, source, console) for source in config.data.sources])
     if not found.problems:
         raise DataError(f"the sources hold no problem that can be used: {found.describe()}")
-    unique = remove_near_duplicates(found.problems, config.selection.near_duplicates)
-    verified, checked = _verified(parts, unique.problems, console)
+    unique = remove_near_duplicates(found.problems)
+    verified, checked = _verified(parts, unique, console)
     fitting = parts.encode(verified)
     counts = {name: count for name, count in found.counts.items() if name != "kept"} | {
-        "near_duplicates": len(unique.duplicates),
+        "near_duplicates": len(found.problems) - len(unique),
         "checked_solutions": checked,
-        "refuted_solutions": len(unique.problems) - len(verified),
+        "refuted_solutions": len(unique) - len(verified),
         "too_long": fitting.too_long,
     }
     return fitting.problems, counts

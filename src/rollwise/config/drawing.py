@@ -136,9 +136,6 @@ class SelectionSettings(Section):
     range: str = "all"
     """Keep problems with these pass rates: `all`, `easy` = (0, 0.313], `hard` = (0, 0.125], or an
     interval such as `(0, 0.5]`."""
-    near_duplicates: float = Field(0.9, gt=0, le=1)
-    """Count two problems with the same answer and numbers as duplicates if they share this much of
-    their text (Jaccard similarity of its substrings of five characters; 1: all of them)."""
     check_solutions: bool = True
     """Leave out a problem whose reference solution the grader finds wrong."""
 

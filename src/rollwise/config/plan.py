@@ -10,17 +10,10 @@ from rollwise.config.train import TrainConfig
 
 
 class PassRateSettings(Section):
-    """How often the model solves each prompt: from a file, or from a Beta distribution."""
+    """How often the model solves each prompt, where no rewards are recorded."""
 
-    file: str | None = None
-    """Read pass rates from this parquet or JSON Lines file with a column `pass_rate`, such as the
-    `prepared.parquet` of `rollwise prepare`; columns `key`, `level` and `drawn` are used too."""
-    resample: bool = True
-    """Replace a measured pass rate by one that may be behind it, where the file says with how many
-    responses it was measured (`drawn`). Measured rates scatter more than true ones: too many are 0
-    or 1."""
     alpha: float | None = Field(None, ge=1e-3, le=1e6)
-    """Spread pass rates by a Beta distribution with this α, in place of a file."""
+    """Spread pass rates by a Beta distribution with this α."""
     beta: float | None = Field(None, ge=1e-3, le=1e6)
     """Spread them with this β; the mean pass rate is α / (α + β)."""
     prompts: int = Field(1024, ge=1, le=AT_A_TIME)
@@ -36,7 +29,8 @@ class PriceSettings(Section):
     """Spread the logarithm of these lengths by this standard deviation; 0.7 by default (0: all
     alike)."""
     longest: int | None = Field(None, ge=1, le=2**24)
-    """Cut responses at this length; by default at each method's `engine.max_new_tokens`."""
+    """Cut responses at this length; by default at each method's `engine.max_new_tokens`, and
+    recorded ones not at all."""
     incorrect_factor: float | None = Field(None, gt=0)
     """Make incorrect responses this many times as long; 1 by default."""
     slots: int | None = Field(None, ge=1, le=AT_A_TIME)
@@ -67,14 +61,11 @@ class PlanConfig(MethodsConfig):
             raise ValueError("give `methods` to plan, a table [methods.NAME] each")
         rates, prices = self.pass_rates, self.prices
         given = [f"`{name}`" for name in ("alpha", "beta") if getattr(rates, name) is not None]
-        if self.rewards is not None and (given or rates.file is not None):
-            raise ValueError("give either `rewards` or `pass_rates`; given are both")
-        wanted = 0 if rates.file is not None or self.rewards is not None else 2
-        if len(given) != wanted:
-            found = " and ".join((["`file`"] if rates.file is not None else []) + given) or "none"
+        if len(given) != (2 if self.rewards is None else 0):
+            found = " and ".join((["`rewards`"] if self.rewards is not None else []) + given)
             raise ValueError(
-                f"`pass_rates`: give either a `file`, or both `alpha` and `beta`; given is {found} "
-                "(or recorded `rewards`)"
+                "give either recorded `rewards`, or both `alpha` and `beta` of `pass_rates`; given "
+                f"is {found or 'none'}"
             )
         if prices.median is None and self.rewards is None:
             raise ValueError("`prices`: give `median`, the median length of responses in tokens")

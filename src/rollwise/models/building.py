@@ -73,17 +73,11 @@ def open_engine(config: Config, model: Any, tokenizer: PreTrainedTokenizerBase) 
     Raises:
         RollwiseError: The engine lacks something, or what is opened is no `Engine`.
     """
-    section = config.engine
-    inputs = EngineInputs(
-        model_path(config.model.path),
-        model,
-        tokenizer,
-        config.data.max_prompt_tokens + config.episode.further_tokens,
-        section.max_new_tokens,
-        section.temperature,
-        section.batch_size,
-    )
-    engine: object = section.make().open(inputs)
+    own = config.engine
+    longest = config.data.max_prompt_tokens + config.episode.further_tokens
+    path, limits = model_path(config.model.path), (longest, own.max_new_tokens)
+    inputs = EngineInputs(path, model, tokenizer, *limits, own.temperature, own.batch_size)
+    engine: object = own.make().open(inputs)
     if not isinstance(engine, Engine):
         raise ConfigError(
             f"`engine.type`: {type(engine).__name__} must inherit from `rollwise.engines.Engine`"
@@ -143,19 +137,13 @@ class Parts(Generic[C]):
     def _playing(self, engine: Engine) -> EpisodeEngine:
         """Let draws be episodes, whose turns an engine draws and the chat template joins."""
         config, tokenizer = self.config, self.model.tokenizer
-        section = config.episode
-        environment: EpisodeEnvironment = section.make()
+        environment: EpisodeEnvironment = config.episode.make()
         limits = EpisodeLimits(
-            turns=section.max_turns,
-            tokens=section.max_tokens,
+            turns=config.episode.max_turns,
+            tokens=config.episode.max_tokens,
             context=self.model.context or math.inf,
             turn_tokens=config.engine.max_new_tokens,
         )
-        return EpisodeEngine(
-            engine,
-            environment,
-            self._problems,
-            turn_encoder(tokenizer, end_tokens(None, tokenizer), environment.roles),
-            functools.partial(encode_conversation, tokenizer),
-            limits,
-        )
+        encode_turn = turn_encoder(tokenizer, end_tokens(None, tokenizer), environment.roles)
+        encode = functools.partial(encode_conversation, tokenizer)
+        return EpisodeEngine(engine, environment, self._problems, encode_turn, encode, limits)

@@ -46,7 +46,7 @@ def encode_prompts(
         context: The most tokens of both that the model takes; None if unknown.
 
     Raises:
-        DataError: No problem given, or one with text that is none.
+        DataError: No problem given, or one with half of a character.
         ConfigError: No prompt fits.
         ModelError: The chat template fails.
     """
@@ -56,21 +56,13 @@ def encode_prompts(
     encoded = [(problem, encode_conversation(tokenizer, problem.messages)) for problem in problems]
     if not encoded:
         raise DataError("there are no problems to encode")
-    for problem, ids in encoded:
-        if not ids:
-            text = problem.messages[-1]["content"][:80]
-            raise DataError(
-                f"the prompt of problem {problem.key} has no tokens; its text: {text!r}"
-            )
     fitting = [(problem, ids) for problem, ids in encoded if len(ids) <= limit]
     if not fitting:
         shortest = min(len(ids) for _, ids in encoded)
         raise ConfigError(
             f"none of {len(encoded):,} prompts fits: the shortest has {shortest:,} tokens, and "
             f"{limit:,} are left of `data.max_prompt_tokens` = {max_prompt_tokens} and of the "
-            f"model's context, {context} tokens, without `engine.max_new_tokens` = "
-            f"{max_new_tokens}; raise the first, lower the last, or take a model with a longer "
-            "context"
+            f"model's context, {context}, without `engine.max_new_tokens` = {max_new_tokens}"
         )
     return EncodedPrompts(
         problems=[problem for problem, _ in fitting],
@@ -98,9 +90,8 @@ def turn_encoder(
 ) -> Callable[[str | Sequence[Mapping[str, str]]], list[int]]:
     """Make what encodes an environment's words, to follow a turn of the model.
 
-    With a chat template, a text is a message of the user. What follows the model's end token is
-    taken from the template: a conversation with these messages at its end, without what comes
-    before them. Without a template, a text is encoded as it is.
+    With a chat template, a text is a message of the user, and what follows the model's end token is
+    taken from the template. Without a template, a text is encoded as it is.
 
     Args:
         tokenizer: Of transformers.

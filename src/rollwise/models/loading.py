@@ -2,9 +2,7 @@
 
 import copy
 import functools
-import json
 from collections.abc import Mapping
-from contextlib import suppress
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -24,10 +22,11 @@ from transformers.utils import logging as transformers_logging
 
 from rollwise.config import BUILT_IN_NAMES, ModelSettings
 from rollwise.config.model import looks_local
-from rollwise.errors import ModelError, is_out_of_memory
+from rollwise.errors import ModelError, is_out_of_memory, one_line
 
 _SAID_BY_FILE = ("TokenizersBackend", "PreTrainedTokenizerFast")
 """A tokenizer that names one of these as its class is what its `tokenizer.json` says."""
+
 
 NEEDED = "a folder needs config.json, safetensors weights and tokenizer files"
 
@@ -48,9 +47,7 @@ def pick_device(name: str) -> torch.device:
 def load_model(
     settings: ModelSettings, checkpoint: Path | None = None
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load a model to be trained, in float32, with its tokenizer.
-
-    Under adapters its weights, which are frozen, have the precision of `settings.frozen_dtype`.
+    """Load a model to be trained, in float32 or under adapters in `frozen_dtype`; its tokenizer.
 
     Weights come from safetensors only, and no code that a model brings along is run.
 
@@ -69,7 +66,7 @@ def load_model(
     tokenizer = load_tokenizer(path)
     frozen = settings.frozen_dtype if settings.lora_rank else "float32"
     model = _load_weights(base, getattr(torch, frozen))
-    check_tokens(base, model.config, model.generation_config, tokenizer)
+    check_tokens(base, model.config, tokenizer)
     model.to(pick_device(settings.device))
     if settings.lora_rank:
         model = _add_adapters(model, settings, checkpoint)
@@ -141,22 +138,14 @@ def _load_weights(path: str, dtype: torch.dtype) -> PreTrainedModel:
     return model
 
 
-def check_tokens(path: str, config: Any, generation: Any, tokenizer: Any) -> None:
-    """Refuse a model that lacks tokens of its tokenizer, or whose end tokens are none."""
+def check_tokens(path: str, config: Any, tokenizer: Any) -> None:
+    """Refuse a model that lacks tokens of its tokenizer."""
     size = config.get_text_config().vocab_size
     if (last := max(tokenizer.get_vocab().values())) >= size:
         raise ModelError(
             f"model.path: `vocab_size` in {path}/config.json is {size}, fewer than the {last + 1} "
             "tokens of the tokenizer"
         )
-    ends = generation.eos_token_id if generation else None
-    for end in ends if isinstance(ends, list) else [ends]:
-        if end is not None and (type(end) is not int or not 0 <= end < size):
-            own = Path(path) / "generation_config.json"
-            raise ModelError(
-                f"model.path: `eos_token_id` in {own if own.exists() else f'{path}/config.json'} "
-                f"must be a token from 0 to {size - 1}, or a list of such, got {ends!r}"
-            )
 
 
 def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
@@ -179,8 +168,8 @@ def from_pretrained(kind: Any, path: str, **options: Any) -> Any:
     """Load a part of a model, without any code of its own; a ModelError if that fails."""
     what = "tokenizer" if "Tokenizer" in kind.__name__ else "model"
     is_local, asks = looks_local(path), _may_ask_hub(path)
-    if is_local:
-        refuse_without_model(path)
+    if is_local and not Path(path).expanduser().is_dir():
+        raise ModelError(f"model.path: there is no folder {path}")
     try:
         return kind.from_pretrained(
             path, trust_remote_code=False, local_files_only=not asks, **options
@@ -188,62 +177,29 @@ def from_pretrained(kind: Any, path: str, **options: Any) -> Any:
     except Exception as error:  # its files may say anything, and so may the library of them
         if is_out_of_memory(error):
             raise
-        place = "in the folder" if is_local else "on the hub under the name"
+        place = "on the hub under the name" if asks else "from the hub's cache under the name"
         hint = "is the name right, and may you read it?"
         if is_local:
+            place = "in the folder"
             hint = NEEDED
         elif not asks:
-            hint = (
-                "the hub cannot be reached from here, and the files are not in its cache: give a "
-                "local folder, or download them where the hub can be reached"
-            )
-        cause = " ".join(str(error).split())[:300]
+            hint = "the hub cannot be reached from here: give a local folder"
         raise ModelError(
-            f"model.path: no {what} could be loaded {place} {path}; {hint} ({cause})"
+            f"model.path: no {what} could be loaded {place} {path}; {hint} "
+            f"({one_line(error)[:300]})"
         ) from error
-
-
-def model_hint(folder: Path) -> str:
-    """Say what to give in place of a folder without a model, by what it holds; "" if nothing."""
-    inside = [*folder.glob("step-*/model"), *folder.glob("checkpoints/step-*/model")]
-    of_verl = [*folder.glob("global_step_*/actor"), *folder.glob("checkpoints/global_step_*/actor")]
-    if inside:
-        return f"give one of its checkpoints, such as {max(inside)}"
-    if of_verl:
-        newest = max(of_verl, key=lambda path: int(path.parent.name.rpartition("_")[2]))
-        return (
-            "verl's checkpoints hold weights in parts: run `python -m verl.model_merger merge "
-            f"--backend fsdp --local_dir {newest} --target_dir MODEL` (`megatron` if that trained "
-            "it), and give MODEL"
-        )
-    return ""
-
-
-def refuse_without_model(path: str) -> None:
-    """Refuse a folder that is not there, or in which there is no model, as a ModelError."""
-    folder = Path(path).expanduser()
-    if not folder.is_dir():
-        raise ModelError(f"model.path: there is no folder {path}")
-    is_model = any((folder / name).exists() for name in ("config.json", "adapter_config.json"))
-    with suppress(OSError, ValueError, AttributeError):
-        recorded = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        is_model = not recorded.keys() >= {"config", "versions"}  # those of a command of ours
-    if not is_model:
-        hint = model_hint(folder) or NEEDED
-        raise ModelError(f"model.path: there is no model in the folder {path}; {hint}")
 
 
 def _may_ask_hub(path: str) -> bool:
     """Say whether a name may be looked up on the hub; else what is not here is said at once."""
-    return not looks_local(path) and _reaches(huggingface_hub.constants.ENDPOINT)
+    return not looks_local(path) and _reaches_hub()
 
 
 @functools.cache
-def _reaches(address: str) -> bool:
+def _reaches_hub() -> bool:
     """Ask once; the hub's own library repeats the question of each file for half a minute."""
-    client = huggingface_hub.get_session()
     try:
-        client.head(address, timeout=10)
+        huggingface_hub.get_session().head(huggingface_hub.constants.ENDPOINT, timeout=10)
     except Exception:  # of whichever client that library has, or because HF_HUB_OFFLINE forbids it
         return False
     return True

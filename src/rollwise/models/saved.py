@@ -13,13 +13,12 @@ from rollwise.config.model import looks_local
 from rollwise.errors import ConfigError, ModelError
 from rollwise.files import damaged_files
 from rollwise.models.loading import (
+    NEEDED,
     check_tokens,
     from_pretrained,
     load_model,
     load_tokenizer,
-    model_hint,
     model_path,
-    refuse_without_model,
 )
 
 ADAPTERS = "adapter_config.json"
@@ -44,15 +43,16 @@ def find_model(path: str) -> str:
     if (folder / "checkpoints").is_dir():
         found = list_checkpoints(folder / "checkpoints")
         if not found:
-            none_yet = f"the run in {path} has no checkpoint yet"
-            raise ModelError(f"model.path: {model_hint(folder) or none_yet}")
+            raise ModelError(
+                f"model.path: the run in {path} has no checkpoint yet (one of verl must be merged "
+                "into a model: docs/verl.md)"
+            )
         folder = found[-1]
-    model = folder / "model"
-    is_there = (model / "config.json").exists() or (model / ADAPTERS).exists()
-    if is_there:
-        return str(model)
+    for model in (folder / "model", folder):
+        if (model / "config.json").exists() or (model / ADAPTERS).exists():
+            return str(model)
     if looks_local(path):
-        refuse_without_model(path)
+        raise ModelError(f"model.path: there is no model in the folder {path}; {NEEDED}")
     return path
 
 
@@ -87,7 +87,7 @@ def describe_saved(source: ModelSource) -> tuple[Any, PreTrainedTokenizerBase]:
         generation = GenerationConfig.from_pretrained(path)
     except OSError:  # the model has no such file
         generation = GenerationConfig.from_model_config(config)
-    check_tokens(path, config, generation, tokenizer)
+    check_tokens(path, config, tokenizer)
     return SimpleNamespace(config=config, generation_config=generation), tokenizer
 
 

@@ -13,7 +13,7 @@ from rollwise.reports.facts import differing, method
 from rollwise.reports.page import PlainTable, link_to, write_page
 from rollwise.reports.report import write_report
 from rollwise.simulate.tables import number
-from rollwise.statistics.curves import Comparison, label_of, mean_over_seeds
+from rollwise.statistics.curves import COSTS, Comparison, label_of, mean_over_seeds
 
 POINTS = 60
 """Points of each curve."""
@@ -32,7 +32,7 @@ def write_comparison_report(
     """
     seeds = sorted({seed for curves in comparison.curves.values() for seed in curves})
     grids: dict[str, Any] = {}
-    charts = [_accuracy_against(cost, comparison, grids) for cost in comparison.costs]
+    charts = [_accuracy_against(cost, comparison, grids) for cost in COSTS]
     return write_page(
         path,
         "methods.html",
@@ -50,12 +50,12 @@ def _runs(path: Path, comparison: Comparison) -> PlainTable:
         [
             _run_link(f"{method}, seed {seed}", curve.folder, path),
             f"{curve.end:.3f}",
-            *(number(float(curve.costs[cost][-1])) for cost in comparison.costs),
+            *(number(float(curve.costs[cost][-1])) for cost in COSTS),
         ]
         for method, curves in comparison.curves.items()
         for seed, curve in sorted(curves.items())
     ]
-    return "Runs", ["run", "accuracy at the end", *map(label_of, comparison.costs)], rows
+    return "Runs", ["run", "accuracy at the end", *map(label_of, COSTS)], rows
 
 
 def _run_link(text: str, run: Path | None, page: Path) -> str:

@@ -1,8 +1,7 @@
 """Plans: a method's own steps on prompts of known pass rates, at known prices."""
 
 import dataclasses
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,12 +14,7 @@ from rollwise.engines.simulated import LengthModel, Lengths, SimulatedEngine
 from rollwise.errors import ConfigError
 from rollwise.sampling.draws import Key
 from rollwise.sampling.pool import POSITIVE_THRESHOLD
-from rollwise.simulate.pass_rates import (
-    RatedPrompt,
-    read_pass_rates,
-    resample_pass_rates,
-    spread_pass_rates,
-)
+from rollwise.simulate.pass_rates import RatedPrompt, resample_pass_rates, spread_pass_rates
 from rollwise.simulate.recorded import rated, read_recorded
 from rollwise.simulate.steps import Figures, OfStep, figures_of, summarise, take_steps
 
@@ -44,27 +38,23 @@ def read_prompts(config: PlanConfig) -> tuple[list[RatedPrompt], RecordedLengths
         RollwiseError: They cannot be read, or lengths are neither recorded nor given.
     """
     given, recorded = config.pass_rates, None
-    if config.rewards is not None:
-        threshold = float(setting(config.base, "grading", "positive_threshold", POSITIVE_THRESHOLD))
-        responses = read_recorded(config.rewards)
-        read = [rated(prompt, threshold) for prompt in responses]
-        if len(responses[0].recorded.tokens):
-            known: dict[Key, Recorded] = {prompt.key: prompt.recorded for prompt in responses}
-            recorded = RecordedLengths(known, sys.maxsize, threshold)
-        elif config.prices.median is None:
-            raise ConfigError(
-                f"{config.rewards} says nothing of lengths: give `prices.median`, the median "
-                "length of responses in tokens"
-            )
-    elif given.file is not None:
-        read = read_pass_rates(given.file)
-    else:
+    if config.rewards is None:
         assert given.alpha is not None
         assert given.beta is not None
         return spread_pass_rates(given.alpha, given.beta, given.prompts), None
-    if given.resample:
-        read = resample_pass_rates(read, np.random.default_rng(config.seed))
-    return read, recorded
+    threshold = float(setting(config.base, "grading", "positive_threshold", POSITIVE_THRESHOLD))
+    responses = read_recorded(config.rewards)
+    if len(responses[0].recorded.tokens):
+        known: dict[Key, Recorded] = {prompt.key: prompt.recorded for prompt in responses}
+        longest = config.prices.longest or max(int(r.tokens.max()) for r in known.values())
+        recorded = RecordedLengths(known, longest, threshold)
+    elif config.prices.median is None:
+        raise ConfigError(
+            f"{config.rewards} says nothing of lengths: give `prices.median`, the median length of "
+            "responses in tokens"
+        )
+    measured = [rated(prompt, threshold) for prompt in responses]
+    return resample_pass_rates(measured, np.random.default_rng(config.seed)), recorded
 
 
 def prices_of(
@@ -78,36 +68,20 @@ def prices_of(
         ConfigError: The method cuts responses below the median that is given.
     """
     given = config.prices
-    longest = given.longest or method.engine.max_new_tokens
-    lengths: LengthModel
-    if given.median is not None:
-        if given.longest is None and given.median > longest:
-            raise ConfigError(
-                f"`prices.median` is {given.median:g}, but method `{name}` cuts responses at "
-                f"{longest} (`engine.max_new_tokens`, whose default depends on `model.path`); set "
-                "one of them, or `prices.longest`"
-            )
-        sigma = SIGMA if given.sigma is None else given.sigma
-        lengths = Lengths(given.median, sigma, longest, given.incorrect_factor or 1.0)
-    else:
+    slots = given.slots or method.engine.batch_size
+    if given.median is None:
         assert recorded is not None  # as the settings and `read_prompts` have checked
-        lengths = dataclasses.replace(recorded, longest=longest)
-    return Prices(lengths, given.slots or method.engine.batch_size, given.seconds_per_token)
-
-
-def cuts_in_words(config: PlanConfig, prices: Mapping[str, Prices]) -> Iterator[str]:
-    """Warn of methods whose limit cuts responses that were recorded longer."""
-    for name, price in prices.items():
-        if config.prices.longest is not None or not isinstance(price.lengths, RecordedLengths):
-            continue
-        lengths = np.concatenate([each.tokens for each in price.lengths.prompts.values()])
-        longest = price.lengths.longest
-        if share := float(np.mean(lengths > longest)):
-            yield (
-                f"{name} cuts {100 * share:.1f} % of the recorded responses at {longest} tokens "
-                "(`engine.max_new_tokens`, whose default depends on `model.path`): set it in "
-                "[base], or set `prices.longest`."
-            )
+        return Prices(recorded, slots, given.seconds_per_token)
+    longest = given.longest or method.engine.max_new_tokens
+    if given.longest is None and given.median > longest:
+        raise ConfigError(
+            f"`prices.median` is {given.median:g}, but method `{name}` cuts responses at {longest} "
+            "(`engine.max_new_tokens`, whose default depends on `model.path`); set one of them, or "
+            "`prices.longest`"
+        )
+    sigma = SIGMA if given.sigma is None else given.sigma
+    lengths = Lengths(given.median, sigma, longest, given.incorrect_factor or 1.0)
+    return Prices(lengths, slots, given.seconds_per_token)
 
 
 def simulate_steps(
@@ -138,17 +112,12 @@ def plan_method(
     name: str,
     prompts: Sequence[RatedPrompt],
     prices: Prices,
-    on_step: Callable[[], object] = lambda: None,
+    on_step: Callable[[], object],
 ) -> Figures:
-    """Average the figures of a method's steps after the warm-up.
-
-    Raises:
-        ConfigError: The method's settings do not fit these prompts; the message names it.
-    """
+    """Average the figures of a method's steps after the warm-up; a ConfigError names the method."""
+    steps = config.warmup + config.steps
     try:
-        found = simulate_steps(
-            config.method(name), prompts, prices, config.warmup + config.steps, on_step
-        )
+        found = simulate_steps(config.method(name), prompts, prices, steps, on_step)
     except ConfigError as error:
         raise ConfigError(f"method `{name}`: {error}") from None
     return summarise(found[config.warmup :])

@@ -1,9 +1,8 @@
 """Recorded rewards: the responses that were drawn to each prompt, without the model."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -11,25 +10,19 @@ from rollwise.engines.recorded import Recorded
 from rollwise.errors import DataError
 from rollwise.simulate.pass_rates import RatedPrompt
 from rollwise.tasks.readers import level_of
-from rollwise.tasks.tables import Row, Table, read_table
+from rollwise.tasks.tables import Row, read_table
 
-WANTED = {"key", "level", "rewards", "lengths", "reward", "tokens"}
+WANTED = {"key", "level", "reward", "tokens"}
 """Columns that are read."""
 
 
 @dataclass(frozen=True)
 class RecordedPrompt:
-    """A prompt, and what was drawn to it.
-
-    Attributes:
-        key: Names it.
-        recorded: Its responses, in the order in which they were drawn.
-        level: Its labelled difficulty, if there is one.
-    """
+    """A prompt, and what was drawn to it."""
 
     key: str
-    recorded: Recorded
-    level: int | None = None
+    recorded: Recorded  # in the order in which they were drawn
+    level: int | None = None  # its labelled difficulty
 
 
 def rated(prompt: RecordedPrompt, threshold: float) -> RatedPrompt:
@@ -43,130 +36,69 @@ def read_recorded(path: str | Path) -> list[RecordedPrompt]:
     """Read the rewards of responses, and their lengths in tokens if they are there.
 
     Args:
-        path: The folder of `rollwise prepare` (the problems that it chose), or of a run; a parquet
-            or JSON Lines file with a row for each prompt (`rewards`, a list; `lengths`, a list of
-            as many numbers of tokens, `key` and `level` where it has them) or for each response
-            (`key`, `reward`, and `tokens` where it has it).
+        path: The folder of `rollwise prepare` (the problems that it chose), or of a run; or a
+            parquet or JSON Lines file with a row for each response (`key`, `reward`, and `tokens`
+            and `level` where it has them).
 
     Raises:
         DataError: It cannot be read, or holds none of these; the place and the value are named.
     """
     found = Path(path).expanduser()
-    if not found.exists():
+    if not found.is_dir():
+        return _of_responses(found, _rows(found))
+    folders = (found, found / "responses", found / "samples")
+    parts = [part for folder in folders for part in folder.glob("part-*.parquet")]
+    if not parts:
         raise DataError(
-            f"no such file: {found}"
-            + ("" if found.is_absolute() else f" (the current folder is {Path.cwd()})")
+            f"{found}: it is neither the folder of `rollwise prepare`, with its responses, nor of "
+            "a run with samples"
         )
-    if found.is_dir():
-        return _read_folder(found)
-    return _of_table(_table(found))
+    prompts = _of_responses(found, [row for part in sorted(parts) for row in _rows(part)])
+    chosen = found / "prepared.parquet"
+    if not chosen.exists():
+        return prompts
+    table = read_table(chosen, "", None, WANTED)
+    levels = {row.text("key"): level_of(row) for row in table.rows}
+    return [replace(prompt, level=levels[prompt.key]) for prompt in prompts if prompt.key in levels]
 
 
-def _table(path: Path) -> Table:
-    return read_table(path, "", None, WANTED)
-
-
-def _of_table(table: Table) -> list[RecordedPrompt]:
-    """Read a table of prompts, or of responses."""
-    if "rewards" in table.columns:
-        return _checked(table.name, [_of_row(row, i) for i, row in enumerate(table.rows)])
+def _rows(path: Path) -> Iterable[Row]:
+    table = read_table(path, "", None, WANTED)
     if not {"key", "reward"} <= set(table.columns):
-        held = ", ".join(table.columns) or "none"
         raise DataError(
-            f"{table.name}: it needs a column `rewards` with a list for each prompt, or columns "
-            f"`key` and `reward` with a row for each response; its columns are {held}"
+            f"{path}: it needs columns `key` and `reward`, with a row for each response; its "
+            f"columns are {', '.join(table.columns) or 'none'}"
         )
-    return _of_responses(table.name, table.rows)
+    return table.rows
 
 
-def _of_row(row: Row, number: int) -> RecordedPrompt:
-    rewards = _numbers(row, "rewards", row.cells.get("rewards"))
-    given = row.cells.get("lengths")
-    tokens = [] if given is None else _numbers(row, "lengths", given, _count)
-    key = row.text("key") or f"row {number}"
-    return RecordedPrompt(key, _recorded(row, rewards, tokens), level_of(row))
-
-
-def _of_responses(name: str, rows: Iterable[Row]) -> list[RecordedPrompt]:
+def _of_responses(path: Path, rows: Iterable[Row]) -> list[RecordedPrompt]:
     of_prompts: dict[str, list[Row]] = {}
     for row in rows:
         of_prompts.setdefault(row.text("key"), []).append(row)
-    found = []
-    for key, own in of_prompts.items():
-        rewards = [_number(row, "reward", row.cells.get("reward")) for row in own]
-        given = [row.cells.get("tokens") for row in own]
-        tokens = [
-            _count(row, "tokens", count)
-            for row, count in zip(own, given, strict=True)
-            if count is not None
-        ]
-        recorded = _recorded(own[0], rewards, tokens)
-        found.append(RecordedPrompt(key, recorded, level_of(own[0])))
-    return _checked(name, found)
+    found = [_of_prompt(key, own) for key, own in of_prompts.items()]
+    if not found:
+        raise DataError(f"{path} has no rows")
+    if len({bool(len(prompt.recorded.tokens)) for prompt in found}) > 1:
+        raise DataError(f"{path}: some prompts have lengths, others have none")
+    return found
 
 
-def _recorded(row: Row, rewards: Sequence[float], tokens: Sequence[float]) -> Recorded:
+def _of_prompt(key: str, rows: Sequence[Row]) -> RecordedPrompt:
+    rewards = [_number(row, "reward") for row in rows]
+    tokens = [_number(row, "tokens") for row in rows if row.cells.get("tokens") is not None]
+    for row, count in zip(rows, tokens, strict=False):
+        if not count.is_integer() or abs(count) > 2**53:
+            raise row.error("`tokens` must be a whole number", row.cells["tokens"])
     try:
-        return Recorded(np.array(rewards, dtype=float), np.array(tokens).astype(np.int64))
+        recorded = Recorded(np.array(rewards), np.array(tokens).astype(np.int64))
     except ValueError as error:
-        raise DataError(f"{row.place}: {error}") from None
+        raise DataError(f"{rows[0].place}: {error}") from None
+    return RecordedPrompt(key, recorded, level_of(rows[0]))
 
 
-def _number(row: Row, name: str, value: Any) -> float:
+def _number(row: Row, name: str) -> float:
+    value = row.cells.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise row.error(f"`{name}` must be a number", value)
     return float(value)
-
-
-def _count(row: Row, name: str, value: Any) -> float:
-    number = _number(row, name, value)
-    if not number.is_integer() or abs(number) > 2**53:
-        raise row.error(f"`{name}` must be a whole number of tokens", value)
-    return number
-
-
-def _numbers(
-    row: Row, name: str, value: Any, read: Callable[[Row, str, Any], float] = _number
-) -> list[float]:
-    if not isinstance(value, list):
-        raise row.error(f"`{name}` must be a list of numbers", value)
-    return [read(row, name, each) for each in value]
-
-
-def _read_folder(folder: Path) -> list[RecordedPrompt]:
-    """Read a folder of `rollwise prepare`, of its responses, or of a run."""
-    parts = sorted(folder.glob("part-*.parquet")) or sorted(folder.glob("responses/part-*.parquet"))
-    if parts:
-        rows = [row for part in parts for row in _table(part).rows]
-        found = _of_responses(str(folder), rows)
-        chosen = folder / "prepared.parquet"
-        if not chosen.exists():
-            return found
-        levels = {row.text("key"): level_of(row) for row in _table(chosen).rows}
-        return [
-            RecordedPrompt(prompt.key, prompt.recorded, levels[prompt.key])
-            for prompt in found
-            if prompt.key in levels
-        ]
-    if tables := [_table(file) for file in sorted(folder.glob("samples/part-*.parquet"))]:
-        columns = list(dict.fromkeys(name for table in tables for name in table.columns))
-        rows = [row for table in tables for row in table.rows]
-        return _of_table(Table(str(folder / "samples"), columns, rows))
-    raise DataError(
-        f"{folder}: it is neither the folder of `rollwise prepare`, with its responses, nor of a "
-        "run with samples"
-    )
-
-
-def _checked(name: str, prompts: list[RecordedPrompt]) -> list[RecordedPrompt]:
-    """Check that there are prompts, each once, all with or all without lengths."""
-    if not prompts:
-        raise DataError(f"{name} has no rows")
-    seen: set[str] = set()
-    for prompt in prompts:
-        if prompt.key in seen:
-            raise DataError(f"{name}: the key {prompt.key!r} is there twice")
-        seen.add(prompt.key)
-    if len({bool(len(prompt.recorded.tokens)) for prompt in prompts}) > 1:
-        raise DataError(f"{name}: some prompts have lengths, others have none")
-    return prompts

@@ -79,18 +79,9 @@ def bootstrap_prompts(prompts: Sequence[RecordedPrompt], seed: int) -> list[Reco
     ]
 
 
-@dataclass(frozen=True)
-class Replays:
-    """The replays of one method, in the order of their seeds.
-
-    Attributes:
-        recorded: Of the prompts that were recorded, in orders that differ by seed.
-        bootstrapped: Of as many prompts, drawn from these with replacement; the same prompts for
-            all methods.
-    """
-
-    recorded: Sequence[OfReplay]
-    bootstrapped: Sequence[OfReplay]
+Replays = tuple[Sequence[OfReplay], Sequence[OfReplay]]
+"""The replays of one method by seed: of the prompts that were recorded, in orders that differ by
+seed, and of as many prompts drawn from these with replacement, the same ones for all methods."""
 
 
 @dataclass(frozen=True)
@@ -129,17 +120,16 @@ def replay_methods(
     """
     found: dict[str, Replays] = {}
     for method in config.compared:
-        of_samples: tuple[list[OfReplay], list[OfReplay]] = ([], [])
+        recorded, bootstrapped = list[OfReplay](), list[OfReplay]()
         for seed in range(config.seeds_of(method)):
             given = make_config(config.run_settings(method, seed, {}))
-            samples = (prompts, bootstrap_prompts(prompts, seed))
-            for replays, sample in zip(of_samples, samples, strict=True):
-                try:
-                    replays.append(replay(given, sample, config.steps))
-                except ConfigError as error:
-                    raise ConfigError(f"method `{method}`: {error}") from None
+            try:
+                recorded.append(replay(given, prompts, config.steps))
+                bootstrapped.append(replay(given, bootstrap_prompts(prompts, seed), config.steps))
+            except ConfigError as error:
+                raise ConfigError(f"method `{method}`: {error}") from None
             on_replay()
-        found[method] = Replays(*of_samples)
+        found[method] = recorded, bootstrapped
     return compare_replays(found, config.baseline or config.compared[0])
 
 
@@ -147,24 +137,17 @@ def compare_replays(replays: Mapping[str, Replays], baseline: str) -> dict[str, 
     """Compare methods with a baseline, replay by replay, for the seeds that both have."""
     found = {}
     for method, own in replays.items():
-        paired = _differences(own, replays[baseline])
-        is_shown = method != baseline and len(paired.recorded) > 1
-        differences = _estimates(paired) if is_shown else None
-        found[method] = ReplayedMethod(own, _estimates(own), differences)
-    return found
-
-
-def _differences(own: Replays, base: Replays) -> Replays:
-    pairs = ((own.recorded, base.recorded), (own.bootstrapped, base.bootstrapped))
-    return Replays(
-        *(
+        recorded, bootstrapped = (
             [
                 {name: mine[name] - theirs[name] for name in mine if name in theirs}
                 for mine, theirs in zip(*pair, strict=False)
             ]
-            for pair in pairs
+            for pair in zip(own, replays[baseline], strict=True)
         )
-    )
+        is_shown = method != baseline and len(recorded) > 1
+        differences = _estimates((recorded, bootstrapped)) if is_shown else None
+        found[method] = ReplayedMethod(own, _estimates(own), differences)
+    return found
 
 
 def _estimates(replays: Replays) -> dict[str, Estimate]:
@@ -174,13 +157,13 @@ def _estimates(replays: Replays) -> dict[str, Estimate]:
     of the B bootstrapped replays, with Student's t of B − 1 degrees of freedom because B is small.
     Each also has an order of its own, which makes the interval rather too wide.
     """
-    every, count = [*replays.recorded, *replays.bootstrapped], len(replays.bootstrapped)
+    recorded, bootstrapped = replays
+    every, count = [*recorded, *bootstrapped], len(bootstrapped)
     found = {}
     for name in (n for n in every[0] if all(n in figures for figures in every)):
-        mean = float(np.mean([figures[name] for figures in replays.recorded]))
-        half = 0.0
+        mean, half = float(np.mean([figures[name] for figures in recorded])), 0.0
         if count > 1:
-            error = np.std([figures[name] for figures in replays.bootstrapped], ddof=1)
+            error = np.std([figures[name] for figures in bootstrapped], ddof=1)
             half = float(stats.t.ppf(0.975, count - 1) * error)
         found[name] = Estimate(mean, mean - half, mean + half)
     return found

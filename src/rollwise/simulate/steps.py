@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 from rollwise.config import TrainConfig
 from rollwise.config.step import make_sampler
 from rollwise.engines.simulated import SimulatedEngine, simulate
-from rollwise.errors import ConfigError
 from rollwise.sampling.draws import Key
 from rollwise.simulate.pass_rates import RatedPrompt
 from rollwise.step import Step, StepRecipe, take_step
@@ -68,11 +67,6 @@ def take_steps(
     Raises:
         ConfigError: The settings do not fit these prompts.
     """
-    if config.prompts.batch_size > len(prompts):
-        raise ConfigError(
-            f"`prompts.batch_size` must be at most the number of prompts, {len(prompts)}; it is "
-            f"{config.prompts.batch_size}"
-        )
     sampler = make_sampler(
         config,
         [prompt.key for prompt in prompts],
@@ -93,14 +87,12 @@ class Mean:
     error: float
 
     @classmethod
-    def of(cls, values: ArrayLike) -> "Mean":
-        """Average a figure over S steps, shape (S,)."""
-        return cls.of_ratio(values, np.ones(len(np.asarray(values))))
+    def of(cls, values: ArrayLike, denominators: ArrayLike = 1.0) -> "Mean":
+        """Average a figure over S steps, shape (S,), or divide its mean by that of another.
 
-    @classmethod
-    def of_ratio(cls, numerators: ArrayLike, denominators: ArrayLike) -> "Mean":
-        """Divide the mean of one figure by that of another, shape (S,), by the delta method."""
-        above_S, below_S = np.asarray(numerators, float), np.asarray(denominators, float)
+        The error of a ratio is that of the delta method.
+        """
+        above_S, below_S = np.broadcast_arrays(np.asarray(values, float), denominators)
         ratio = float(above_S.mean() / below_S.mean())
         if len(above_S) < 2:
             return cls(ratio, np.nan)
@@ -120,6 +112,6 @@ def summarise(steps: Sequence[OfStep], prices: Mapping[str, tuple[str, float]] =
         if all(name in step for step in steps)
     }
     return {name: Mean.of(of_steps) for name, of_steps in values.items()} | {
-        name: Mean.of_ratio(unit * values["signal"], values[cost])
+        name: Mean.of(unit * values["signal"], values[cost])
         for name, (cost, unit) in prices.items()
     }

@@ -49,8 +49,7 @@ def replay_tables(methods: Replayed, baseline: str, has_lengths: bool) -> list[T
 
 
 def _cost_table(
-    methods: Mapping[str, Mapping[str, Mean]] | Mapping[str, Mapping[str, Estimate]],
-    columns: Sequence[str],
+    methods: Mapping[str, Mapping[str, Mean | Estimate]], columns: Sequence[str]
 ) -> Table:
     rows = []
     for name, figures in methods.items():
@@ -86,7 +85,7 @@ def _cell(mean: Mean | Estimate, sign: str = "") -> str:
 
 
 def replay_in_words(methods: Replayed, baseline: str, has_lengths: bool) -> Iterator[str]:
-    """Say of each method whether it has more signal for its cost, and what ran out."""
+    """Say of each method whether it has more signal for its cost."""
     price = _price(has_lengths)
     for name, method in methods.items():
         if method.differences is None and name != baseline:
@@ -98,11 +97,6 @@ def replay_in_words(methods: Replayed, baseline: str, has_lengths: bool) -> Iter
             found = method.means["signal_per_1000_tokens"].value
             more = f"{found / base:.2f} times" if base > 0 else "not 0, as is"
             yield f"{name}: {more} the signal of {baseline} for {price}."
-        if out := method.means["ran_out"].value:
-            yield (
-                f"{name}: {100 * out:.1f} % of prompts had too few recorded responses; what it "
-                "would draw beyond them is not in these figures."
-            )
 
 
 def recorded_in_words(prompts: Sequence[RecordedPrompt]) -> str:

@@ -14,38 +14,35 @@ from rollwise.statistics.estimates import Estimate
 Floats = NDArray[np.float64]
 Row = Mapping[str, Any]
 
-COSTS = ("steps", "draws", "tokens", "seconds")
+COSTS = ("steps", "draws", "tokens", "seconds", "cpu_seconds")
 """What a curve can be drawn against; seconds are those of sampling and learning."""
-
-PROCESSOR = "cpu_seconds"
-"""Another cost, of runs that recorded it: what the processor spent on sampling and learning."""
-
-
-def label_of(cost: str) -> str:
-    """Return what people call a cost."""
-    return "CPU seconds" if cost == PROCESSOR else cost
-
-
-POWER = 0.8
-"""How probably the number of seeds that is proposed shows a difference as large as the one seen."""
-
-MOST_SEEDS = 1000
-"""More are not proposed."""
 
 COLLAPSED = 0.5
 """A run has collapsed if it ends below this share of the best accuracy that it had."""
 
 
-def spent_until_each(metrics: Iterable[Row]) -> Iterator[dict[str, float]]:
-    """Yield for each line of a run's metrics what the run has spent until then, by its name."""
-    spent = dict.fromkeys([*COSTS, PROCESSOR], 0.0)
+def label_of(cost: str) -> str:
+    """Return what people call a cost."""
+    return cost.replace("cpu_", "CPU ")
+
+
+Spent = dict[str, float]
+"""What a run has spent, for each of `COSTS`."""
+
+
+def add_spent(spent: Spent, line: Row) -> Spent:
+    """Add what a line of a run's metrics has cost; the evaluation before training costs nothing."""
+    seconds = line.get("seconds", {})
+    own = {name: line.get(name, 0) for name in ("draws", "tokens", "cpu_seconds")}
+    own["seconds"] = seconds.get("sampling", 0.0) + seconds.get("learning", 0.0)
+    return {name: spent.get(name, 0) + own.get(name, 0) for name in COSTS} | {"steps": line["step"]}
+
+
+def spent_until_each(metrics: Iterable[Row]) -> Iterator[Spent]:
+    """Yield for each line of a run's metrics what the run has spent until then."""
+    spent: Spent = {}
     for line in metrics:
-        seconds = line.get("seconds", {})
-        spent["steps"] = line["step"]
-        spent["seconds"] += seconds.get("sampling", 0.0) + seconds.get("learning", 0.0)
-        for name in ("draws", "tokens", PROCESSOR):
-            spent[name] += line.get(name, 0)
-        yield dict(spent)
+        yield (spent := add_spent(spent, line))
 
 
 @dataclass(frozen=True)
@@ -54,8 +51,7 @@ class Curve:
 
     Attributes:
         accuracy: avg@k, shape (E,).
-        costs: What was spent until each evaluation, shape (E,) for each of `COSTS`, and of
-            `PROCESSOR` where each step has recorded it.
+        costs: What was spent until each evaluation, shape (E,) for each of `COSTS`.
         folder: Of the run, if it is known.
     """
 
@@ -66,19 +62,15 @@ class Curve:
     @classmethod
     def of_metrics(cls, metrics: Iterable[Row]) -> "Curve":
         """Read the curve of a run from its metrics; a ValueError if it was never evaluated."""
-        lines = list(metrics)
-        names = [*COSTS]
-        if all(PROCESSOR in line for line in lines if line["step"] > 0):
-            names.append(PROCESSOR)
-        accuracy, costs = [], []
+        lines, accuracy, costs = list(metrics), [], []
         for line, spent in zip(lines, spent_until_each(lines), strict=True):
             if "heldout" in line:
                 accuracy.append(next(iter(line["heldout"].values()))["value"])
-                costs.append([spent[name] for name in names])
+                costs.append([*spent.values()])
         if not accuracy:
             raise ValueError("a run without an evaluation has no curve")
         columns = np.array(costs, dtype=float).T
-        return cls(np.array(accuracy), dict(zip(names, columns, strict=True)))
+        return cls(np.array(accuracy), dict(zip(COSTS, columns, strict=True)))
 
     @classmethod
     def from_json(cls, content: Mapping[str, Sequence[float]]) -> "Curve":
@@ -87,7 +79,7 @@ class Curve:
         return cls(columns.pop("accuracy"), columns)
 
     def as_json(self) -> dict[str, list[float]]:
-        """Return the columns of the curve, rounded to what a person could want of them."""
+        """Return the columns of the curve, rounded."""
         columns = {"accuracy": self.accuracy, **self.costs}
         return {name: np.round(values, 6).tolist() for name, values in columns.items()}
 
@@ -104,8 +96,7 @@ class Curve:
     def cost_of(self, target: float, cost: str) -> float | None:
         """Find what reaching `target` cost; None if it was not reached.
 
-        The curve is replaced by the non-decreasing one nearest to it, so that one lucky evaluation
-        does not count, and is linear between evaluations.
+        It counts by the non-decreasing curve nearest to this one, linear between evaluations.
         """
         spent = self.costs[cost]
         fitted = optimize.isotonic_regression(self.accuracy).x
@@ -150,9 +141,7 @@ class MethodResult:
         worst: The lowest accuracy at the end.
         difference: To the baseline, over the seeds that both have; None for the baseline itself,
             without two such seeds, or where all differ by the same, which has no interval.
-        seeds_needed: So many would show the difference, if it is as large as seen; None where it is
-            shown already, where it is None, or where more than `MOST_SEEDS` would be needed.
-        reached: What the target cost, for each cost that all runs have.
+        reached: What the target cost, for each of `COSTS`.
         collapsed: Seeds of runs that collapsed.
     """
 
@@ -161,7 +150,6 @@ class MethodResult:
     middle: float
     worst: float
     difference: Estimate | None
-    seeds_needed: int | None
     reached: Mapping[str, Reached]
     collapsed: Sequence[int]
 
@@ -189,16 +177,6 @@ class Comparison:
     results: Mapping[str, MethodResult]
     chosen: Mapping[str, Mapping[str, Any]]
 
-    @property
-    def costs(self) -> Sequence[str]:
-        """The costs that all runs have."""
-        return _common_costs(self.curves)
-
-
-def _common_costs(curves: Mapping[str, Curves]) -> Sequence[str]:
-    known = [curve.costs.keys() for runs in curves.values() for curve in runs.values()]
-    return [cost for cost in (*COSTS, PROCESSOR) if all(cost in costs for costs in known)]
-
 
 def compare_methods(
     curves: Mapping[str, Curves],
@@ -215,44 +193,30 @@ def compare_methods(
     own_target = target is None
     if target is None:
         target = float(np.mean([curve.end for curve in base.values()]))
-    costs = _common_costs(curves)
     results = {
-        name: _result(own, base if name != baseline else None, base, target, costs)
+        name: _result(own, base if name != baseline else {}, base, target)
         for name, own in curves.items()
     }
     if own_target:  # it has this accuracy, by its definition, once it has spent everything
         whole = Reached(Estimate(1.0, 1.0, 1.0), len(base))
-        spent = dict.fromkeys(costs, whole)
+        spent = dict.fromkeys(COSTS, whole)
         results[baseline] = replace(results[baseline], reached=spent)
     return Comparison(curves, baseline, target, results, chosen or {})
 
 
-def _result(
-    own: Curves, others: Curves | None, base: Curves, target: float, costs: Sequence[str]
-) -> MethodResult:
+def _result(own: Curves, others: Curves, base: Curves, target: float) -> MethodResult:
     ends = np.array([curve.end for curve in own.values()])
-    difference, needed = _difference(own, others or {})
+    paired = np.array([own[seed].end - others[seed].end for seed in own if seed in others])
+    has_interval = len(paired) > 1 and np.ptp(paired) > 0
     return MethodResult(
         seeds=sorted(own),
         accuracy=mean_over_seeds(ends),
         middle=float(stats.trim_mean(ends, 0.25)),
         worst=float(ends.min()),
-        difference=difference,
-        seeds_needed=needed,
-        reached={cost: _reached(own, base, target, cost) for cost in costs},
+        difference=mean_over_seeds(paired) if has_interval else None,
+        reached={cost: _reached(own, base, target, cost) for cost in COSTS},
         collapsed=[seed for seed, curve in own.items() if curve.collapsed],
     )
-
-
-def _difference(own: Curves, others: Curves) -> tuple[Estimate | None, int | None]:
-    """Estimate the mean difference over common seeds, and the seeds that would show it."""
-    differences = np.array([own[s].end - others[s].end for s in sorted(own.keys() & others.keys())])
-    if len(differences) < 2 or np.ptp(differences) == 0:
-        return None, None
-    found = mean_over_seeds(differences)
-    if found.low > 0 or found.high < 0:
-        return found, None
-    return found, seeds_needed(float(differences.mean()), float(differences.std(ddof=1)))
 
 
 def _reached(own: Curves, base: Curves, target: float, cost: str) -> Reached:
@@ -282,18 +246,3 @@ def mean_over_seeds(values: Iterable[float]) -> Estimate:
         return Estimate(mean, mean, mean)
     half = float(stats.t.ppf(0.975, len(of_seeds) - 1) * stats.sem(of_seeds))
     return Estimate(mean, mean - half, mean + half)
-
-
-def seeds_needed(difference: float, deviation: float) -> int | None:
-    """Say how many seeds a paired t-test needs to show a difference, with a probability of 80 %.
-
-    The test is two-sided at 5 %; its power comes from the noncentral t distribution. None if it is
-    above `MOST_SEEDS`. `deviation` is the standard deviation of differences over seeds.
-    """
-    if not difference:
-        return None
-    n = np.arange(2, MOST_SEEDS + 1)
-    with np.errstate(divide="ignore"):
-        shift = np.sqrt(n) * abs(difference) / deviation
-    enough = stats.nct.sf(stats.t.ppf(0.975, n - 1), n - 1, np.minimum(shift, 1e3)) >= POWER
-    return int(n[np.argmax(enough)]) if enough.any() else None

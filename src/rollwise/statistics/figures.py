@@ -175,13 +175,8 @@ def compare(results: Sequence[ProblemResult], baseline: Sequence[ProblemResult])
     return found
 
 
-def as_json(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace estimates at any depth by `{"value", "low", "high"}`."""
-    return {
-        name: as_json(value)
-        if isinstance(value, Mapping)
-        else vars(value)
-        if isinstance(value, Estimate)
-        else value
-        for name, value in values.items()
-    }
+def as_json(value: Any) -> Any:
+    """Replace estimates at any depth of mappings by `{"value", "low", "high"}`."""
+    if isinstance(value, Mapping):
+        return {name: as_json(each) for name, each in value.items()}
+    return vars(value) if isinstance(value, Estimate) else value

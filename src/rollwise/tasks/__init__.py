@@ -4,11 +4,10 @@ Importing this package loads no tokenizer, no model library and no library of a 
 """
 
 from rollwise.tasks.benchmarks import Benchmark, find_benchmarks, read_benchmark
-from rollwise.tasks.duplicates import remove_near_duplicates
-from rollwise.tasks.problem import Problem
-from rollwise.tasks.readers import ProblemSet, read_problems
+from rollwise.tasks.problem import Problem, remove_near_duplicates
+from rollwise.tasks.readers import ProblemSet, read_problems, read_source
+from rollwise.tasks.running_sums import make_built_in
 from rollwise.tasks.running_sums import make_problems as make_running_sums
-from rollwise.tasks.sources import make_built_in, read_source
 from rollwise.tasks.writers import write_problems
 
 __all__ = [

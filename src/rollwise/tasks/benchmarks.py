@@ -12,8 +12,7 @@ from rollwise.errors import ConfigError, DataError
 from rollwise.grading.settings import INSTRUCTION
 from rollwise.tasks.problem import Problem, with_system_prompt
 from rollwise.tasks.readers import read_problems
-from rollwise.tasks.running_sums import HELDOUT_SEED
-from rollwise.tasks.sources import make_built_in
+from rollwise.tasks.running_sums import HELDOUT_SEED, make_built_in
 from rollwise.tasks.tables import is_path
 
 BUILT_IN_PROBLEMS = 256
@@ -60,14 +59,15 @@ def find_benchmarks(wanted: Sequence[str]) -> list[Benchmark]:
     Raises:
         ConfigError: One is none of these, or two have the same name.
     """
-    found = [_find(text) for text in wanted]
-    names = [benchmark.name for benchmark in found]
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise ConfigError(
-            f"`benchmarks`: {', '.join(sorted(twice))} is there twice; give one of them another "
-            "name, as in name=file"
-        )
-    return found
+    found: dict[str, Benchmark] = {}
+    for benchmark in map(_find, wanted):
+        if benchmark.name in found:
+            raise ConfigError(
+                f"`benchmarks`: {benchmark.name} is there twice; give one of them another name, as "
+                "in name=file"
+            )
+        found[benchmark.name] = benchmark
+    return list(found.values())
 
 
 def _find(text: str) -> Benchmark:
@@ -109,8 +109,7 @@ def read_benchmark(
         DataError: It cannot be read, or holds no problem.
         ConfigError: The built-in task does not have that many problems.
     """
-    made = benchmark.source in BUILT_IN_NAMES
-    if made:
+    if benchmark.source in BUILT_IN_NAMES:
         problems = make_built_in(settings, settings.problems or BUILT_IN_PROBLEMS, HELDOUT_SEED)
     else:
         problems = _read(benchmark, settings)

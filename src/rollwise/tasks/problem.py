@@ -2,12 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 Message = dict[str, str]
 """One turn of a conversation: `role` and `content`."""
+
+_LAYOUT = re.compile(r"\s+|\\left\b|\\right\b|\\[!,;: ]")
 
 
 def problem_key(messages: tuple[Message, ...]) -> str:
@@ -57,3 +60,16 @@ class Problem:
         """Make a problem of a single question, keyed by its text."""
         messages = ({"role": "user", "content": question},)
         return cls(problem_key(messages), messages, answer, source, level)
+
+
+def remove_near_duplicates(problems: Iterable[Problem]) -> list[Problem]:
+    """Keep the first of problems with one answer that differ in letter case or layout alone.
+
+    Layout is white space, and what LaTeX has for it.
+    """
+    kept: dict[tuple[str, str], Problem] = {}
+    for problem in problems:
+        asked = " ".join(m["content"] for m in problem.messages if m["role"] != "system")
+        text = _LAYOUT.sub("", asked).casefold()
+        kept.setdefault((text, problem.answer.strip()), problem)
+    return list(kept.values())

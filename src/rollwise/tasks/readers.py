@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.config import ENVIRONMENT
+from rollwise.config.data import DataSettings
+from rollwise.config.drawing import SourceSettings
 from rollwise.environments import EnvironmentSource
 from rollwise.errors import DataError
 from rollwise.tasks.problem import Message, Problem, problem_key, with_system_prompt
-from rollwise.tasks.tables import Row, Table, read_table
+from rollwise.tasks.tables import Row, read_table
 
 VERL_COLUMNS = ("prompt", "reward_model")
 MOST_DRAWN = 2**53
@@ -73,17 +75,11 @@ class ProblemSet:
 
     def describe(self) -> str:
         """Return a line for a log: what was read, dropped and kept."""
-        reasons = {
-            "duplicates": "duplicate",
-            "conflicting_answers": "of them with another answer",
-            "missing_answers": "missing answer",
-            "empty_problems": "empty problem",
-        }
         parts = [f"{self.counts['read']:,} read"]
-        for name, words in reasons.items():
-            count = self.counts[name]
-            plural = "s" if count > 1 and name != "conflicting_answers" else ""
-            parts += [f"{count:,} {words}{plural}"] if count else []
+        for name in ("duplicates", "missing_answers", "empty_problems"):
+            if count := self.counts[name]:
+                words = name.replace("_", " ")
+                parts.append(f"{count:,} {words if count > 1 else words.removesuffix('s')}")
         return f"{', '.join(parts)}; {self.counts['kept']:,} kept"
 
 
@@ -126,7 +122,12 @@ def read_problems(
     if not is_renamed and set(VERL_COLUMNS) <= set(table.columns):
         pairs = ((row, _prompt(row, question), _ground_truth(row)) for row in table.rows)
     else:
-        _require_plain(table, question, answer)
+        if table.columns and not {question, answer} <= set(table.columns):  # none without rows
+            raise DataError(
+                f"{table.name}: its columns ({', '.join(table.columns)}) fit neither schema: "
+                f"verl's has {' and '.join(VERL_COLUMNS)}, the plain one {question} and {answer} "
+                "(data.problem_column and data.answer_column name others)"
+            )
         pairs = (
             (row, _question(row, question, instruction), row.answer(answer, row.cells.get(answer)))
             for row in table.rows
@@ -134,6 +135,26 @@ def read_problems(
     kept = [name for name in columns if name in table.columns]
     return ProblemSet.of(
         _problem(row, asked, truth, system_prompt, kept) for row, asked, truth in pairs
+    )
+
+
+def read_source(
+    source: str,
+    data: DataSettings | SourceSettings,
+    split: str,
+    columns: Collection[str] = (),
+) -> ProblemSet:
+    """Read the problems of a source as the section `data` says; see `read_problems`."""
+    return read_problems(
+        source,
+        split=split,
+        subset=data.subset,
+        problem_column=data.problem_column,
+        answer_column=data.answer_column,
+        instruction=data.instruction,
+        system_prompt=data.system_prompt,
+        environment=data.source(),
+        columns=columns,
     )
 
 
@@ -182,10 +203,7 @@ def _ground_truth(row: Row) -> str:
 
 
 def level_of(row: Row) -> int | None:
-    """Return the difficulty: 5, 5.0, "5" and "Level 5" are 5, anything else ("Level ?") is None.
-
-    So is a number of more than nine digits, which ranks nothing.
-    """
+    """Return the difficulty: 5, 5.0, "5" and "Level 5" are 5, anything else ("Level ?") is None."""
     written = str(row.cells.get("level")).strip()
     number = re.fullmatch(r"(?:level\s*)?(\d{1,9})(?:\.0)?", written, re.IGNORECASE)
     return int(number[1]) if number else None
@@ -193,12 +211,11 @@ def level_of(row: Row) -> int | None:
 
 def _measured(row: Row) -> tuple[float, float]:
     """Return correct and all responses of a measured pass rate; 0 and 0 where there is none."""
-    pass_rate, drawn = row.cells.get("pass_rate"), row.cells.get("drawn")
-    if not isinstance(pass_rate, int | float) or not isinstance(drawn, int | float):
+    rate, drawn = row.cells.get("pass_rate"), row.cells.get("drawn")
+    if not isinstance(rate, int | float) or not isinstance(drawn, int | float):
         return 0.0, 0.0
-    if not (0 <= pass_rate <= 1 and 0 < drawn <= MOST_DRAWN):
-        return 0.0, 0.0
-    return float(pass_rate * drawn), float(drawn)
+    is_rate = 0 <= rate <= 1 and 0 < drawn <= MOST_DRAWN
+    return (float(rate * drawn), float(drawn)) if is_rate else (0.0, 0.0)
 
 
 def _problem(
@@ -208,23 +225,5 @@ def _problem(
     messages = with_system_prompt(messages, system_prompt)
     key = row.text("key") or problem_key(messages)
     source, notes = row.text("data_source"), (row.note("subject"), row.note("solution"))
-    return Problem(
-        key,
-        messages,
-        answer,
-        source,
-        level_of(row),
-        *notes,
-        _measured(row),
-        {name: row.cells.get(name) for name in columns},
-    )
-
-
-def _require_plain(table: Table, *plain: str) -> None:
-    """Refuse columns that are not of the `plain` schema; a table without rows has no columns."""
-    if table.columns and not set(plain) <= set(table.columns):
-        raise DataError(
-            f"{table.name}: its columns ({', '.join(table.columns)}) fit neither schema: verl's "
-            f"has {' and '.join(VERL_COLUMNS)}, the plain one {' and '.join(plain)} "
-            "(data.problem_column and data.answer_column name others)"
-        )
+    kept = {name: row.cells.get(name) for name in columns}
+    return Problem(key, messages, answer, source, level_of(row), *notes, _measured(row), kept)

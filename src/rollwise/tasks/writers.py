@@ -29,33 +29,27 @@ def write_problems(
     Raises:
         RunError: It could not be written.
     """
-    import pyarrow.parquet as pq
-
-    table = _table(problems, ability)
-    for name, values in (columns or {}).items():
-        table = table.append_column(name, [list(values)])
-    table = table.replace_schema_metadata(dict(notes or {}))
-    with written_whole(path) as partial:
-        pq.write_table(table, partial, write_page_checksum=True)
-
-
-def _table(problems: Sequence[Problem], ability: str) -> Any:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     text = pa.string()
     prompt = pa.list_(pa.struct([("role", text), ("content", text)]))
     truth = pa.struct([("ground_truth", text), ("style", text)])
     extra = pa.struct([("index", pa.int64()), ("key", text)])
-    columns = {
-        "data_source": ([p.source for p in problems], text),
-        "prompt": ([list(p.messages) for p in problems], prompt),
-        "ability": ([ability] * len(problems), text),
-        "reward_model": ([{"ground_truth": p.answer, "style": "rule"} for p in problems], truth),
-        "extra_info": ([{"index": i, "key": p.key} for i, p in enumerate(problems)], extra),
-        "key": ([p.key for p in problems], text),
-        "level": ([p.level for p in problems], pa.int64()),
-        "subject": ([p.subject for p in problems], text),
-        "solution": ([p.solution for p in problems], text),
+    arrays = {
+        "data_source": pa.array([p.source for p in problems], text),
+        "prompt": pa.array([list(p.messages) for p in problems], prompt),
+        "ability": pa.array([ability] * len(problems), text),
+        "reward_model": pa.array(
+            [{"ground_truth": p.answer, "style": "rule"} for p in problems], truth
+        ),
+        "extra_info": pa.array([{"index": i, "key": p.key} for i, p in enumerate(problems)], extra),
+        "key": pa.array([p.key for p in problems], text),
+        "level": pa.array([p.level for p in problems], pa.int64()),
+        "subject": pa.array([p.subject for p in problems], text),
+        "solution": pa.array([p.solution for p in problems], text),
     }
-    arrays = {name: pa.array(values, kind) for name, (values, kind) in columns.items()}
-    return pa.table(arrays)
+    table = pa.table(arrays | {name: list(own) for name, own in (columns or {}).items()})
+    table = table.replace_schema_metadata(dict(notes or {}))
+    with written_whole(path) as partial:
+        pq.write_table(table, partial, write_page_checksum=True)

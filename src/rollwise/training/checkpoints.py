@@ -5,7 +5,6 @@ tokenizer: what `from_pretrained` reads), `optimizer.safetensors`, `sampler.safe
 `state.json`, copies of the run's records in `run/`, and `checksums.txt`. Nothing in it is pickled.
 """
 
-import logging
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,8 +18,6 @@ from rollwise.models.saved import list_checkpoints
 from rollwise.prompts import PromptSampler
 from rollwise.records.states import load_sampler, save_sampler
 from rollwise.training.backend import StepLearner
-
-log = logging.getLogger(__name__)
 
 
 def save_checkpoint(
@@ -50,10 +47,7 @@ def save_checkpoint(
 
 def check_checkpoint(path: Path, before: Path | None) -> None:
     """Refuse a checkpoint whose files are not as they were written; names the one `before`."""
-    damaged = damaged_files(path)
-    if damaged is None:
-        log.warning("%s has no checksums, so that damage to it would go unnoticed", path)
-    if damaged:
+    if damaged := damaged_files(path):
         rest = f"the one before it is {before}: to resume from that, remove {path}"
         alone = "there is none before it"
         raise RunError(

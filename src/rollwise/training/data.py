@@ -50,17 +50,15 @@ def check_batch(config: TrainConfig, problems: int) -> None:
 def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
     """Read training and held-out problems, no problem in both."""
     data, count = config.data, config.evaluation.problems
-    if data.heldout:
-        heldout = _read(config, data.heldout, data.heldout_split, HELDOUT_SEED)
-    elif data.train in BUILT_IN_NAMES:
-        heldout = make_built_in(data, count, HELDOUT_SEED)
-    else:
-        return _set_apart(_read(config, data.train, data.split, config.seed), count)
+    is_built_in = data.train in BUILT_IN_NAMES
+    if not data.heldout and not is_built_in:
+        return _set_apart(_read(config, data.train, data.split), count)
+    heldout = _read(config, data.heldout or data.train, data.heldout_split)
     keys = frozenset(problem.key for problem in heldout)
     heldout = heldout[:count]
-    if data.train in BUILT_IN_NAMES:
+    if is_built_in:
         return make_built_in(data, data.problems, config.seed, keys), heldout
-    problems = _read(config, data.train, data.split, config.seed)
+    problems = _read(config, data.train, data.split)
     train = [problem for problem in problems if problem.key not in keys]
     if len(train) < len(problems):
         left_out = len(problems) - len(train)
@@ -70,9 +68,10 @@ def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
     return train, heldout
 
 
-def _read(config: TrainConfig, source: str, split: str, seed: int) -> list[Problem]:
+def _read(config: TrainConfig, source: str, split: str) -> list[Problem]:
+    """Read the problems of a source; those of the built-in task are the held-out ones."""
     if source in BUILT_IN_NAMES:
-        return make_built_in(config.data, config.evaluation.problems, seed)
+        return make_built_in(config.data, config.evaluation.problems, HELDOUT_SEED)
     found = read_source(source, config.data, split, config.belief.features or ())
     log.info("%s: %s", source, found.describe())
     if not found.problems:

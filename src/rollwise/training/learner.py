@@ -1,5 +1,6 @@
 """The learner: updates a model's weights by responses and their advantages."""
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,15 +18,16 @@ from rollwise.config.learning import MICRO_BATCH_TOKENS
 from rollwise.errors import EngineError, PolicyError
 from rollwise.models.loading import merged_weights
 from rollwise.step.episodes import Example
-from rollwise.training.cores import core_share
 from rollwise.training.forward import Forward
 from rollwise.training.loss import diverged_responses, importance_weights, policy_loss
 from rollwise.training.micro_batches import micro_batches
-from rollwise.training.optimizers import load_optimizer_state, optimizer_state
 from rollwise.training.response_cap import ResponseCap
 
 Totals = dict[str, float]
 """Sums over the tokens of a step, by name."""
+
+Old = Sequence[Tensor | None]
+"""Log-probabilities of responses before an update; None where they are the current ones."""
 
 CPU_MICRO_BATCH_TOKENS = 1_024
 """Default for a CPU: what its caches hold."""
@@ -69,7 +71,7 @@ class Learner:
         self._run = Forward(model, temperature, settings.packed)
         cap = settings.response_cap
         self._cap = ResponseCap(self._run.model, cap) if cap else None
-        count = threads or core_share(model.device)
+        count = threads or _core_share(model.device)
         self._threads = ThreadPoolExecutor(count, "rollwise-learner") if count > 1 else None
         on_cpu = model.device.type == "cpu"
         default = CPU_MICRO_BATCH_TOKENS if on_cpu else MICRO_BATCH_TOKENS
@@ -78,20 +80,17 @@ class Learner:
     def learn(self, examples: Sequence[Example]) -> dict[str, float]:
         """Make the updates of one step, `mini_batches` of them, and return their metrics.
 
-        With one mini-batch the weights being trained are those that drew the responses, so the old
-        log-probabilities are the current ones; with several they are computed first, or the
-        engine's are taken (`old_logprobs`). Importance weights correct for an engine that computes
-        otherwise than the learner.
+        With one mini-batch the old log-probabilities are the current ones; with several they are
+        computed first, or the engine's are taken (`old_logprobs`).
 
         A mini-batch without a gradient (no response, or no advantage and no entropy bonus) makes no
         update, and neither does a gradient that is not finite.
 
         Returns:
-            Averages over tokens: `loss`, `clip_fraction`, `sampler_gap` (the absolute difference
-            between the learner's log-probability and the engine's), `importance_weight` and
-            `importance_truncated` (the share of weights at the cap). Over updates: `grad_norm`,
-            and the number of `skipped_updates`; with `response_cap`, also that of
-            `capped_gradients`, and with `max_divergence` that of `diverged_responses`.
+            Averages over tokens: `loss`, `clip_fraction`, `sampler_gap` (between the learner's
+            log-probabilities and the engine's), `importance_weight`, and `importance_truncated`,
+            the share of weights at the cap. Over updates: `grad_norm`, and numbers of
+            `skipped_updates`, `capped_gradients` and `diverged_responses`.
         """
         known = self.model.get_input_embeddings().num_embeddings
         if (highest := max((max(e.response, default=0) for e in examples), default=0)) >= known:
@@ -127,22 +126,31 @@ class Learner:
         """Write the model and the optimizer's state; a PolicyError if they are not finite."""
         self._refuse_if_not_finite()
         self.model.save_pretrained(folder / "model")
-        tensors = optimizer_state(self.optimizer, self.parameters)
+        state = self.optimizer.state_dict()["state"]
+        tensors = {f"{i}.{name}": each for i, own in state.items() for name, each in own.items()}
+        tensors["random_state"] = torch.get_rng_state()
         if self._cap:
             tensors["response_bounds"] = torch.from_numpy(self._cap.bounds)
         safetensors.torch.save_file(tensors, folder / "optimizer.safetensors")
 
     def load(self, folder: Path) -> None:
-        """Restore the optimizer's state; the model was loaded from `folder / "model"` before."""
+        """Restore the optimizer's and torch's random state; the model is loaded already."""
         tensors = safetensors.torch.load_file(folder / "optimizer.safetensors")
-        bounds = tensors.pop("response_bounds", None)
+        bounds, random_state = tensors.pop("response_bounds", None), tensors.pop("random_state")
         if self._cap and bounds is not None:
             self._cap.bounds = bounds.numpy()
-        load_optimizer_state(self.optimizer, self.parameters, tensors)
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            index, part = name.split(".")
+            state.setdefault(int(index), {})[part] = value
+        shapes = {index: parameter.shape for index, parameter in enumerate(self.parameters)}
+        if any(own["exp_avg"].shape != shapes.get(index) for index, own in state.items()):
+            raise ValueError("the optimizer's state is of another model")
+        torch.set_rng_state(random_state)
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
 
-    def _update(
-        self, examples: Sequence[Example], old: Sequence[Tensor | None], totals: Totals
-    ) -> list[float]:
+    def _update(self, examples: Sequence[Example], old: Old, totals: Totals) -> list[float]:
         """Update the weights by a mini-batch; returns the norm of its gradient, if it has one."""
         tokens = sum(example.drawn for example in examples)
         totals["tokens"] += tokens
@@ -150,11 +158,9 @@ class Learner:
         if not batches:
             return []
 
-        mean_length = tokens / len(examples)
-
         def loss_of(batch: list[int]) -> tuple[Tensor, Totals]:
             of_batch = [examples[i] for i in batch], [old[i] for i in batch]
-            loss, own = self._loss(*of_batch, mean_length)
+            loss, own = self._loss(*of_batch, mean_length=tokens / len(examples))
             return loss / tokens, own
 
         bounding = self._cap.bounding(tokens) if self._cap else nullcontext()
@@ -186,15 +192,11 @@ class Learner:
             yield totals
 
     def _loss(
-        self,
-        examples: Sequence[Example],
-        old: Sequence[Tensor | None],
-        mean_length: float,
+        self, examples: Sequence[Example], old: Old, mean_length: float
     ) -> tuple[Tensor, Totals]:
         """Compute the loss of a micro-batch, summed over its tokens.
 
-        `old` holds log-probabilities, None where they are the current ones; `mean_length` is the
-        mean number of tokens of the update's responses.
+        `mean_length` is the mean number of tokens of the update's responses.
         """
         settings, lengths = self.settings, [example.drawn for example in examples]
         logprobs, entropy = self._forward(examples)
@@ -247,13 +249,10 @@ class Learner:
         if not torch.isfinite(logprobs).all():
             raise PolicyError("the update left a policy whose probabilities are not finite")
 
-    def _old_logprobs(self, examples: Sequence[Example]) -> list[Tensor | None]:
+    def _old_logprobs(self, examples: Sequence[Example]) -> Old:
         if self.settings.old_logprobs == "engine":
-            device = self.model.device
-            return [
-                torch.as_tensor(example.drawn_logprobs, dtype=torch.float32, device=device)
-                for example in examples
-            ]
+            to_device = {"dtype": torch.float32, "device": self.model.device}
+            return [torch.as_tensor(example.drawn_logprobs, **to_device) for example in examples]
         old: list[Tensor | None] = [None] * len(examples)
         batches = self._micro_batches(examples)
 
@@ -271,12 +270,8 @@ class Learner:
 
     def _micro_batches(self, examples: Sequence[Example]) -> list[list[int]]:
         """Split into batches; responses that add nothing to the gradient are left out."""
-        rows = [
-            i
-            for i, example in enumerate(examples)
-            if example.drawn  # a response that was cut before its first turn ended has no tokens
-            and (example.advantage != 0 or self.settings.entropy_coefficient != 0)
-        ]
+        with_entropy = self.settings.entropy_coefficient != 0
+        rows = [i for i, e in enumerate(examples) if e.drawn and (e.advantage or with_entropy)]
         return list(micro_batches(examples, rows, self._micro_batch_tokens, self._run.packed))
 
     def _forward(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
@@ -284,12 +279,23 @@ class Learner:
         return self._run(examples, with_entropy=self.settings.entropy_coefficient != 0)
 
 
+def _core_share(device: torch.device) -> int:
+    """Count the operations that can run in parallel: a CPU's cores over threads of each, else 1.
+
+    `OMP_NUM_THREADS` limits the cores that are counted.
+    """
+    if device.type != "cpu":
+        return 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    most = int(os.environ.get("OMP_NUM_THREADS") or usable or 1)
+    return max(1, min(usable or 1, most) // torch.get_num_threads())
+
+
 @contextmanager
 def _recomputing(model: PreTrainedModel) -> Iterator[None]:
-    """Recompute activations in the backward pass, where gradient checkpointing is enabled.
+    """Let `transformers` recompute activations where gradient checkpointing is enabled.
 
-    `transformers` recomputes only in modules in training mode. Those inside them, which hold the
-    dropout, stay in evaluation mode.
+    It does so in modules in training mode only; those inside them, with the dropout, are not.
     """
     modules = [m for m in model.modules() if getattr(m, "gradient_checkpointing", False)]
     try:

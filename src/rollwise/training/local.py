@@ -13,10 +13,7 @@ from rollwise.training.learner import Learner
 
 
 class LocalBackend:
-    """Trains with the built-in learner in this process, with an engine beside it.
-
-    The model comes from the checkpoint, if the run is resumed.
-    """
+    """Trains with the built-in learner; the model is that of the checkpoint, if there is one."""
 
     def __init__(self, config: TrainConfig, checkpoint: Path | None) -> None:
         if not config.engine.make().can_train:

@@ -14,6 +14,7 @@ from rollwise.records import Row
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
 from rollwise.signals import Dropped
 from rollwise.statistics import evaluation
+from rollwise.statistics.curves import add_spent
 from rollwise.step import Step, take_step
 from rollwise.training.checkpoints import prune_checkpoints, save_checkpoint
 from rollwise.training.state import Run
@@ -50,14 +51,16 @@ def train(run: Run, observer: Observer) -> bool:
     if saved:
         last = run.folder.read_metrics()[-1]
         began -= last["elapsed"]
-        if "heldout" not in last and _evaluation_due(run, run.spent.tokens - last["tokens"]):
+        if "heldout" not in last and _evaluation_due(run, run.spent["tokens"] - last["tokens"]):
             line = _evaluated(run, last) | {"elapsed": time.perf_counter() - began}
             run.folder.replace_last(line)
             _show(run, observer, line)
     else:
         before = {"step": 0, "heldout": evaluate(run)}
         before["grader_failures"] = run.grader.failures
-        _log(run, observer, before | {"elapsed": time.perf_counter() - began})
+        line = before | {"elapsed": time.perf_counter() - began}
+        run.folder.log(line)
+        _show(run, observer, line)
     for number in range(run.step + 1, config.steps + 1):
         if observer.stop_requested or run.ended:
             break
@@ -148,13 +151,15 @@ def _end_step(run: Run, observer: Observer, metrics: Row, began: float) -> bool:
     """Evaluate, log and save a finished step where due; returns whether it was saved."""
     config = run.config
     run.step += 1
-    tokens_before = run.spent.tokens
-    run.spent.add(metrics)
+    tokens_before = run.spent["tokens"]
+    run.spent = add_spent(run.spent, metrics)
     saved = _due(run.step, config.checkpoint.every)
     if _evaluation_due(run, tokens_before):
         with suppress(Dropped):
             metrics = _evaluated(run, metrics)
-    _log(run, observer, metrics | {"elapsed": time.perf_counter() - began})
+    metrics = metrics | {"elapsed": time.perf_counter() - began}
+    run.folder.log(metrics)
+    _show(run, observer, metrics)
     if saved:
         save(run)
     return saved
@@ -169,23 +174,18 @@ def _evaluated(run: Run, metrics: Row) -> Row:
     return metrics | {"heldout": heldout, "seconds": seconds, "grader_failures": failures}
 
 
-def _evaluation_due(run: Run, tokens_before: int) -> bool:
+def _evaluation_due(run: Run, tokens_before: float) -> bool:
     """Say whether the newest step, before which so many tokens were spent, is to be evaluated."""
     settings, every = run.config.evaluation, run.config.evaluation.every_tokens
     return (
         run.ended
         or _due(run.step, settings.every)
-        or bool(every and tokens_before // every < run.spent.tokens // every)
+        or bool(every and tokens_before // every < run.spent["tokens"] // every)
     )
 
 
 def _due(step: int, every: int) -> bool:
     return every > 0 and step % every == 0
-
-
-def _log(run: Run, observer: Observer, metrics: Row) -> None:
-    run.folder.log(metrics)
-    _show(run, observer, metrics)
 
 
 def _show(run: Run, observer: Observer, metrics: Row) -> None:

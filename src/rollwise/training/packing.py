@@ -3,33 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import signature
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from rollwise.engines.attention import LayerInputs, causal_attention
 from rollwise.step.episodes import Example
 from rollwise.training.micro_batches import Batch, drawn_indices
 
-
-def _find_kernel() -> Any:
-    """Return torch's attention for segments; None in releases that lack it, or what it must take.
-
-    It came without scale, windows and grouped queries.
-    """
-    try:
-        from torch.nn.attention.varlen import varlen_attn
-    except ImportError:
-        return None
-    known = signature(varlen_attn).parameters
-    return varlen_attn if {"scale", "window_size", "enable_gqa"} <= known.keys() else None
-
-
-varlen_attn = _find_kernel()
+varlen_attn: Any = None
+"""torch's attention for segments; releases before 2.13 may lack some of its arguments."""
+if torch.__version__ >= "2.13":
+    from torch.nn.attention.varlen import varlen_attn
 
 KNOWN = frozenset(
     {
@@ -58,22 +46,20 @@ class Segments:
     device: torch.device
 
     @cached_property
-    def ends(self) -> Tensor:
-        """0, and where each segment ends, shape (R + 1,), as kernels want it."""
-        sizes = torch.tensor([0, *self.lengths], device=self.device)
-        return sizes.cumsum(0).to(torch.int32)
-
-    @cached_property
     def sizes(self) -> Tensor:
         """The lengths, shape (R,)."""
         return torch.tensor(self.lengths, device=self.device)
+
+    @cached_property
+    def ends(self) -> Tensor:
+        """0, and where each segment ends, shape (R + 1,), as kernels want it."""
+        return nn.functional.pad(self.sizes.cumsum(0), (1, 0)).to(torch.int32)
 
     def attend(self, inputs: LayerInputs) -> Tensor:
         """Attend from each token to those before it in its segment."""
         sets = inputs.query, inputs.key, inputs.value
         if (precision := _kernel_precision(inputs.query)) is not None:
-            query, key, value = (s.to(precision) for s in sets)
-            return self._attend_by_kernel(query, key, value, inputs)
+            return self._attend_by_kernel([s.to(precision) for s in sets], inputs)
         parts = zip(*(s.split(self.lengths, dim=2) for s in sets), strict=True)
         found = [
             causal_attention(inputs._replace(query=query, key=key, value=value))
@@ -81,20 +67,18 @@ class Segments:
         ]
         return torch.cat(found, dim=2)
 
-    def _attend_by_kernel(
-        self, query: Tensor, key: Tensor, value: Tensor, inputs: LayerInputs
-    ) -> Tensor:
+    def _attend_by_kernel(self, sets: Sequence[Tensor], inputs: LayerInputs) -> Tensor:
         """Attend by flash attention for segments of various lengths."""
         longest, window = max(self.lengths), inputs.window
         found: Tensor = varlen_attn(
-            *(states[0].transpose(0, 1) for states in (query, key, value)),
+            *(states[0].transpose(0, 1) for states in sets),
             self.ends,
             self.ends,
             longest,
             longest,
             scale=inputs.scale,
             window_size=(-1 if window is None else window - 1, 0),
-            enable_gqa=query.shape[1] != key.shape[1],
+            enable_gqa=inputs.query.shape[1] != inputs.key.shape[1],
         )
         return found.transpose(0, 1)[None]
 

@@ -1,7 +1,7 @@
 """A bound on how much a single response can move the weights."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -37,9 +37,8 @@ class ResponseCap:
     each update within `bounding`.
 
     Attributes:
-        tokens: What the loss of a backward pass has been divided by.
         bounds: At each place, shape (layers + 1,): on the norm of the gradient of one response's
-            loss times `tokens`; infinite until something was measured there.
+            summed loss; infinite until something was measured there.
         capped: Responses scaled down so far, at the place where most were in each update.
 
     Raises:
@@ -47,31 +46,22 @@ class ResponseCap:
     """
 
     def __init__(self, model: PreTrainedModel, ratio: float) -> None:
-        self.ratio, self.capped, self.tokens = ratio, 0, 1.0
+        self.ratio, self.capped, self._tokens = ratio, 0, 1.0
         self._layers = decoder_layers(model)
         self.bounds: NDArray[np.float64] = np.full(len(self._layers) + 1, np.inf)
         self._seen: list[list[Tensor]] = [[] for _ in self.bounds]
 
     @contextmanager
     def bounding(self, tokens: float) -> Iterator[None]:
-        """Bound the gradients of an update of so many tokens, in total; then move the bounds."""
-        self.tokens = tokens
-        handles = [
-            layer.register_forward_pre_hook(partial(self._see_input, place), with_kwargs=True)
-            for place, layer in enumerate(self._layers)
-        ]
-        last = len(self._layers)
-        see_output = partial(self._see_output, last)
-        handles.append(self._layers[-1].register_forward_hook(see_output, with_kwargs=True))
-        try:
+        """Bound the gradients of an update whose loss is divided by `tokens`; move the bounds."""
+        self._tokens = tokens
+        with ExitStack() as hooks:
+            for place, layer in enumerate(self._layers):
+                see_input = partial(self._see_input, place)
+                hooks.enter_context(layer.register_forward_pre_hook(see_input, with_kwargs=True))
+            last = self._layers[-1].register_forward_hook(self._see_output, with_kwargs=True)
+            hooks.enter_context(last)
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
-        self._move_bounds()
-
-    def _move_bounds(self) -> None:
-        """Take the bounds of the next update from what was seen since the last one."""
         seen = [torch.cat(rows) if rows else torch.zeros(0, 2) for rows in self._seen]
         self._seen = [[] for _ in self.bounds]
         self.capped += max(int(rows[:, 1].sum()) for rows in seen)
@@ -81,8 +71,9 @@ class ResponseCap:
     def _see_input(self, place: int, _: nn.Module, args: Any, kwargs: Any) -> None:
         self._watch(place, args[0] if args else kwargs["hidden_states"], kwargs)
 
-    def _see_output(self, place: int, _: nn.Module, __: Any, kwargs: Any, output: Any) -> None:
-        self._watch(place, output[0] if isinstance(output, tuple) else output, kwargs)
+    def _see_output(self, _: nn.Module, __: Any, kwargs: Any, output: Any) -> None:
+        states = output[0] if isinstance(output, tuple) else output
+        self._watch(len(self._layers), states, kwargs)
 
     def _watch(self, place: int, states: Tensor, kwargs: Any) -> None:
         if torch.is_grad_enabled() and states.requires_grad:
@@ -95,11 +86,11 @@ class ResponseCap:
         """
         own = gradient.detach().float()
         if segments is None:
-            norms = own.flatten(1).norm(dim=1) * self.tokens
+            norms = own.flatten(1).norm(dim=1) * self._tokens
         else:
             squares = own[0].square().sum(dim=1)
             sums = torch.segment_reduce(squares, "sum", lengths=segments.sizes)
-            norms = sums.sqrt() * self.tokens
+            norms = sums.sqrt() * self._tokens
         known = self.bounds[place]
         bound = norms.new_tensor(known) if np.isfinite(known) else self.ratio * _median(norms)
         too_large = norms > bound

@@ -15,11 +15,12 @@ from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder, Trackers
 from rollwise.records.final import damaged
 from rollwise.records.folder import describe_start
+from rollwise.statistics.curves import COSTS, Spent, spent_until_each
 from rollwise.tasks.columns import feature_columns
 from rollwise.training.backend import Backend
 from rollwise.training.checkpoints import check_checkpoint, load_checkpoint, prune_checkpoints
 from rollwise.training.data import load_data, read_both
-from rollwise.training.state import Run, Spent
+from rollwise.training.state import Run
 
 log = logging.getLogger(__name__)
 
@@ -42,13 +43,12 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     backend: Backend = config.backend.make().open(config, checkpoint)
     parts = Parts(config, backend)
     data = load_data(parts, read)
-    keys = [problem.key for problem in data.train]
     columns = feature_columns(data.train, data.prompts)
-    sampler = make_sampler(config, keys, columns)
+    sampler = make_sampler(config, [problem.key for problem in data.train], columns)
     grader = parts.grader  # before a folder is made, for it may not start
     settings = config.model_dump(mode="json")
     trackers = Trackers(config.records.trackers)
-    step, spent = 0, Spent()
+    step, spent = 0, dict.fromkeys(COSTS, 0.0)
     if checkpoint is not None:
         step = load_checkpoint(checkpoint, backend.learner, sampler)
         spent = _resumed(config, folder, checkpoint, step)
@@ -85,14 +85,12 @@ def _resumed(config: TrainConfig, folder: RunFolder, checkpoint: Path, step: int
         log.warning("%s: %s is missing, or is not what was written", folder.path, what)
     folder.complete_metrics(step, checkpoint / "run" / "metrics.jsonl")
     folder.discard_after(step)
-    spent = Spent()
-    for metrics in folder.read_metrics():
-        spent.add(metrics)
     if config.steps < step:
         raise ConfigError(
             f"`steps` must be at least {step}, for the run in {folder.path} has done {step}; "
             f"it is {config.steps}"
         )
+    *_, spent = spent_until_each(folder.read_metrics())
     return spent
 
 

@@ -12,25 +12,12 @@ from rollwise.engines import Engine
 from rollwise.grading import Grader
 from rollwise.plugins import wrong_result
 from rollwise.prompts import PromptSampler
-from rollwise.records import Row, RunFolder, Trackers
+from rollwise.records import RunFolder, Trackers
 from rollwise.sampling import RolloutSession
 from rollwise.sampling.draws import Key
+from rollwise.statistics.curves import COSTS, Spent
 from rollwise.step import Prompts, RolloutCost, StepRecipe, grade_with, run_session
 from rollwise.training.backend import StepLearner
-
-
-@dataclass
-class Spent:
-    """What the steps of a run have cost: response tokens, and seconds of sampling and learning."""
-
-    tokens: int = 0
-    seconds: float = 0.0
-
-    def add(self, metrics: Row) -> None:
-        """Count a step by its metrics; the evaluation before training costs nothing."""
-        self.tokens += metrics.get("tokens", 0)
-        seconds = metrics.get("seconds", {})
-        self.seconds += seconds.get("sampling", 0.0) + seconds.get("learning", 0.0)
 
 
 @dataclass
@@ -50,7 +37,7 @@ class Run:
     heldout: Sequence[Key]
     questions: Mapping[Key, str]  # the text of each prompt, for people to read
     step: int = 0  # the number of steps done
-    spent: Spent = field(default_factory=Spent)
+    spent: Spent = field(default_factory=lambda: dict.fromkeys(COSTS, 0.0))
     # Marks the drawing of responses, which may raise `Dropped` then (`StopRequest`).
     droppable: Callable[[], AbstractContextManager[None]] = nullcontext
     # Closes the engine and the grader.
@@ -62,7 +49,7 @@ class Run:
 
     @property
     def ended(self) -> bool:
-        """Whether the run is at its end: by steps, tokens, seconds or visits, the first of them."""
+        """Whether the run is at its end: by steps, tokens, seconds or visits."""
         return self._share_done >= 1.0 or self.sampler.exhausted
 
     @property
@@ -75,12 +62,9 @@ class Run:
     @property
     def _share_done(self) -> float:
         """What is spent of the steps, the tokens or the seconds, wherever most is."""
-        shares = [self.step / self.config.steps]
-        if self.config.tokens is not None:
-            shares.append(self.spent.tokens / self.config.tokens)
-        if self.config.seconds is not None:
-            shares.append(self.spent.seconds / self.config.seconds)
-        return max(shares)
+        limits = {"tokens": self.config.tokens, "seconds": self.config.seconds}
+        shares = [self.spent[name] / limit for name, limit in limits.items() if limit is not None]
+        return max([self.step / self.config.steps, *shares])
 
     def roll_out(self, session: RolloutSession) -> RolloutCost:
         """Draw and grade until every prompt of `session` has ended, or it is dropped."""
