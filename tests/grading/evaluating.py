@@ -1,7 +1,6 @@
 """A user's grading function for the tests: the response says what it does."""
 
 import contextlib
-import itertools
 import math
 import os
 import signal
@@ -13,7 +12,6 @@ from fractions import Fraction
 import numpy as np
 
 LIMIT = 3
-counter = itertools.count()
 
 __all__ = ["Fraction", "math", "np", "os", "signal", "sys", "time"]
 

@@ -51,15 +51,7 @@ def trls_named(completions, truth):
     return [float(c == s) for c, s in zip(completions, truth, strict=True)]
 
 
-def trls_chat(prompts, completions, **columns):
-    return [
-        float(c[0]["content"] == a) for c, a in zip(completions, columns["answer"], strict=True)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("function", "chat"), [(verls, False), (trls, False), (trls_named, False), (trls_chat, True)]
-)
-def test_functions_of_other_forms_grade(function, chat):
-    grade = of_a_pair(function, chat)
+@pytest.mark.parametrize("function", [verls, trls, trls_named])
+def test_functions_of_other_forms_grade(function):
+    grade = of_a_pair(function)
     assert (grade("3", "3"), grade("4", "3")) == (1.0, 0.0)

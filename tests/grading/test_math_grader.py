@@ -77,16 +77,6 @@ def test_an_answer_that_says_nothing_is_a_failure_not_an_incorrect_response(capl
     assert "nothing can be read from the reference answer ''" in caplog.text
 
 
-def test_what_the_limit_cannot_hold_is_not_begun(caplog):
-    """Else this would take an hour, or the machine's memory."""
-    bombs = ["(10^{30})!", "3^{10^{30}}", "(-2)^{10^{20}}", "2^{10}"]
-    with MathGrader(timeout=3600.0, workers=1) as grader:
-        rewards = grader.grade([*map(boxed, bombs)], ["3", "3", "3", "1024"])
-        assert rewards.tolist() == [0, 0, 0, 1]
-        assert grader.failures == 3
-    assert caplog.text.count("longer than 3600 s") == 1
-
-
 PIECES = (
     *("The answer is ", "the final answer is ", "Final answer: ", " final answer, which is ", "\n"),
     *(" I hope it is correct. ", " and ", ", ", "$", "$$", r"\(", r"\)", r"\[", r"\]", " [", "] "),

@@ -76,7 +76,7 @@ def _called(part: str, seconds: float, call: Callable[[], str]) -> Check:
 def _grade(grader: FunctionSettings, folder: str | None, problem: Problem) -> str:
     """Grade the reference answer as a response."""
     folders = plugin_folders(folder)
-    grade = load_function(grader.function, folders, grader.chat, grader.settings)
+    grade = load_function(grader.function, folders, grader.settings)
     reward = grade(problem.answer, problem.answer)
     return f"{grader.function}: reward {float(reward):g}"
 

@@ -27,13 +27,6 @@ from rollwise.grading.testcases import (
 )
 from rollwise.grading.worker import GradeFunction, Limits
 from rollwise.grading.worker_grader import WorkerGrader
-from rollwise.sampling.checks import at_least
-
-MEMORY = 512 * 1024**2
-"""Bytes of each process of a program, and of all together."""
-
-PROCESSES = 8
-"""Processes and threads that a program may have at a time."""
 
 OVERHEAD = 30.0
 """Seconds by the clock that a worker may take beyond a program's own, to start and compare."""
@@ -60,8 +53,6 @@ class CodeGrader(WorkerGrader):
             that other load on the machine changes no result, and by the clock while it sleeps. By
             the clock in all, ten times as many.
         workers: Programs that run at a time; None means one for each CPU, at most 16.
-        memory: Bytes of each process of a program, and of all together beside their files.
-        processes: Processes and threads that a program may have at a time.
         uncontained: Run programs as this user in no sandbox: they can read and delete what this
             user can. For a machine that may be lost.
 
@@ -71,21 +62,13 @@ class CodeGrader(WorkerGrader):
     """
 
     def __init__(
-        self,
-        timeout: float = 10.0,
-        workers: int | None = None,
-        memory: int = MEMORY,
-        processes: int = PROCESSES,
-        *,
-        uncontained: bool = False,
+        self, timeout: float = 10.0, workers: int | None = None, *, uncontained: bool = False
     ) -> None:
         Limits(wall=timeout)  # checks it
         limits = Limits(wall=BUSY * timeout + OVERHEAD, cpu=timeout)
-        at_least("memory", memory, 64 * 1024**2)
-        at_least("processes", processes, 1)
         if not uncontained:
             check_sandbox()
-        load = functools.partial(_load, ProgramLimits(timeout, memory, processes, uncontained))
+        load = functools.partial(_load, ProgramLimits(timeout, uncontained=uncontained))
         super().__init__(load, limits, workers)
 
     def _part(self, response: str, answer: str) -> str:

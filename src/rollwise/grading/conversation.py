@@ -125,35 +125,22 @@ def _rlimits(limits: ProgramLimits) -> dict[str, int]:
 
 
 def check_sandbox() -> None:
-    """Try the sandbox; a ConfigError refuses one that fails, or leaks."""
-    try:
-        leaks = find_leaks()
-        complaint = f"it leaves open: {', '.join(leaks)}" if leaks else ""
-    except (FileNotFoundError, RuntimeError) as error:
-        complaint = str(error)
-    if complaint:
-        raise ConfigError(
-            "code cannot be graded safely here, for nothing isolates the responses' programs "
-            f"(bubblewrap: {complaint}). Install bubblewrap, or let this process make namespaces; "
-            "or, where the machine itself may be lost, run them with no sandbox "
-            "(`uncontained=True`)"
-        )
-
-
-def find_leaks() -> list[str]:
-    """Run a program that looks for what it must not reach; return what it found.
-
-    A FileNotFoundError or RuntimeError says that the sandbox does not work here.
-    """
-    limits = ProgramLimits(START_TIMEOUT, 128 * 1024**2, 8)
+    """Run a program that looks for what it must not reach; a ConfigError refuses a bad sandbox."""
     call = {"call": "leaks", "args": [], "kwargs": ["dict", []]}
     try:
-        with sandboxed(limits, {"mode": "functions", "code": _PROBE}) as talk:
+        with sandboxed(ProgramLimits(START_TIMEOUT), {"mode": "functions", "code": _PROBE}) as talk:
             talk.receive()
-            found: list[str] = program.decode(talk.ask(call)["value"])
-    except (NoReply, KeyError) as error:
-        raise RuntimeError(f"the probe of the sandbox failed: {error}") from error
-    return found
+            leaks: list[str] = program.decode(talk.ask(call)["value"])
+        if not leaks:
+            return
+        complaint = f"it leaves open: {', '.join(leaks)}"
+    except (OSError, RuntimeError, NoReply, KeyError) as error:
+        complaint = str(error)
+    raise ConfigError(
+        "code cannot be graded safely here, for nothing isolates the responses' programs "
+        f"(bubblewrap: {complaint}). Install bubblewrap, or let this process make namespaces; or, "
+        "where the machine itself may be lost, run them with no sandbox (`uncontained=True`)"
+    )
 
 
 _PROBE = """

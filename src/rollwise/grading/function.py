@@ -28,15 +28,13 @@ class FunctionGrader(WorkerGrader):
     Instead of a function it may be a class, usually a dataclass whose fields are its settings: each
     worker makes one of `settings`, and calls its method `grade`, in one of the same forms.
 
-    Both run in worker processes, once for equal pairs of response and answer, so the result must
-    depend on nothing else.
+    Both run in worker processes, so the result must depend on nothing but response and answer.
 
     Args:
         name: `module:function` or `module:Class`; the module may be in the current directory, which
             goes to the front of Python's path as with `python -m`.
         timeout: Seconds for one response; one that takes longer fails.
         workers: Processes; None means one for each CPU, at most 16.
-        chat: Give completions to a function in TRL's form as chat messages.
         settings: Arguments by name for a class.
         folder: Another folder that the module may be in.
 
@@ -49,19 +47,16 @@ class FunctionGrader(WorkerGrader):
         name: str,
         timeout: float = 10.0,
         workers: int | None = None,
-        chat: bool = False,
         settings: Mapping[str, Any] | None = None,
         folder: str | None = None,
     ) -> None:
         folders = plugin_folders(folder)
-        load = functools.partial(load_function, name, folders, chat, dict(settings or {}))
+        load = functools.partial(load_function, name, folders, dict(settings or {}))
         load()
         super().__init__(load, Limits(wall=timeout), workers)
 
 
-def load_function(
-    name: str, folders: Sequence[str], chat: bool, settings: Mapping[str, Any]
-) -> GradeFunction:
+def load_function(name: str, folders: Sequence[str], settings: Mapping[str, Any]) -> GradeFunction:
     """Find a function or class, in `folders` first, to grade with; raises as `FunctionGrader`."""
     found = load_plugin(name, folders, "grading function")
     if inspect.isclass(found):
@@ -73,7 +68,7 @@ def load_function(
             raise ConfigError(f"{name!r} has no method `grade(response, answer)`")
     elif settings:
         raise ConfigError(f"{name!r} is a function, which takes no settings")
-    return functools.partial(_one_number, name, found, of_a_pair(found, chat))
+    return functools.partial(_one_number, name, found, of_a_pair(found))
 
 
 def _one_number(
@@ -99,7 +94,7 @@ COLUMNS = ("answer", "ground_truth", "solution")
 """The columns in which a function in TRL's form that takes any is given the reference."""
 
 
-def of_a_pair(function: Callable[..., Any], chat: bool = False) -> GradeFunction:
+def of_a_pair(function: Callable[..., Any]) -> GradeFunction:
     """Make of a function in any of the forms of `FunctionGrader` one of (response, answer)."""
     try:
         parameters = inspect.signature(function).parameters
@@ -112,7 +107,7 @@ def of_a_pair(function: Callable[..., Any], chat: bool = False) -> GradeFunction
         named = tuple(name for name in parameters if name not in ("prompts", "completions"))
         columns = COLUMNS if takes_any else named
         prompts = {"prompts": [""]} if takes_any or "prompts" in parameters else {}
-        return functools.partial(_as_trl, function, prompts, columns, chat)
+        return functools.partial(_as_trl, function, prompts, columns)
     return function
 
 
@@ -125,11 +120,9 @@ def _as_trl(
     function: Callable[..., Any],
     prompts: Mapping[str, Sequence[str]],
     columns: Sequence[str],
-    chat: bool,
     response: str,
     answer: str,
 ) -> Any:
-    completion = [{"role": "assistant", "content": response}] if chat else response
     references = {name: [answer] for name in columns}
-    rewards = function(**prompts, completions=[completion], **references)
+    rewards = function(**prompts, completions=[response], **references)
     return rewards[0] if hasattr(rewards, "__len__") and len(rewards) == 1 else rewards

@@ -33,8 +33,8 @@ class ProgramLimits:
     """
 
     seconds: float
-    memory: int
-    processes: int
+    memory: int = 512 * 1024**2
+    processes: int = 8
     uncontained: bool = False
 
 

@@ -31,7 +31,7 @@ Result = float | Failure
 """What grading one response gives: its reward, or why it has none."""
 
 RETRIED = {"died", "stalled"}
-"""Kinds of failures that may be the machine's fault: retried at once, and never remembered."""
+"""Kinds of failures that may be the machine's fault: retried once."""
 
 
 @dataclass(frozen=True)
