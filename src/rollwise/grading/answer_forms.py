@@ -24,9 +24,6 @@ from rollwise.grading.answer_values import (
 Compare = Callable[[str, str], bool]
 """Whether two answers, in LaTeX without any of our forms, are mathematically equal."""
 
-MOST_UNORDERED = 12
-"""Parts of a list whose order does not count; longer ones are Math-Verify's."""
-
 
 _BEFORE = re.compile(
     r"(?:[=:≈ ]|\\(?:simeq|sim|cong|doteq|therefore|implies|Rightarrow)(?![A-Za-z])|"
@@ -174,8 +171,6 @@ def _by_parts(found: str, reference: str, compare: Compare) -> bool | None:
     if is_ordered:
         pairs = zip(ones, others, strict=True)
         return all(are_equal(one, other, compare) for one, other in pairs)
-    if len(others) > MOST_UNORDERED:
-        return None
     for one in ones:
         same = next((other for other in others if are_equal(one, other, compare)), None)
         if same is None:

@@ -13,12 +13,12 @@ DEEPEST = 40
 _SIGNS = {
     **{"≤": r"\le", "≥": r"\ge", "≈": r"\approx", "×": r"\times", "·": r"\cdot", "±": r"\pm"},
     **{"∞": r"\infty", "π": r"\pi", "∪": r"\cup", "∈": r"\in", "∅": r"\emptyset"},
-    **{"°": r"\degree", "∘": r"\circ", "%": r"\%", "$": r"\$", "⏎": r"\\", "“": r"\text{"},
-    **{"⦃": r"\{", "⦄": r"\}", "⟨": r"\langle", "⟩": r"\rangle", "”": "}"},
+    **{"°": r"\degree", "∘": r"\circ", "%": r"\%", "$": r"\$", "⏎": r"\\"},
+    **{"⦃": r"\{", "⦄": r"\}", "⟨": r"\langle", "⟩": r"\rangle"},
     **{"⟦": r"\begin{pmatrix}", "⟧": r"\end{pmatrix}"},
     **{"⟪": r"\begin{vmatrix}", "⟫": r"\end{vmatrix}"},
 }
-_READ = {name: sign for sign, name in _SIGNS.items() if name[-1] != "}" or name == r"\}"} | {
+_READ = {name: sign for sign, name in _SIGNS.items() if "{" not in name[2:]} | {
     **{r"\leq": "≤", r"\geq": "≥", r"\leqslant": "≤", r"\geqslant": "≥", r"\lt": "<"},
     **{r"\gt": ">", r"\lbrace": "⦃", r"\rbrace": "⦄", r"\varnothing": "∅", r"\ast": "·"},
     **{r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\cfrac": r"\frac", r"\iff": r"\Leftrightarrow"},
@@ -29,7 +29,7 @@ _READ = {name: sign for sign, name in _SIGNS.items() if name[-1] != "}" or name 
     **dict.fromkeys((r"\small", r"\normalsize", r"\large", r"\Large", r"\huge", r"\Huge"), " "),
     **{rf"\{size}{side}": " " for size in ("big", "Big", "bigg", "Bigg") for side in ("", *"lr")},
 }
-_WRITTEN = str.maketrans({s: n if n[-1] in "{}" else f"{n} " for s, n in _SIGNS.items()})
+_WRITTEN = str.maketrans({sign: f"{name} " for sign, name in _SIGNS.items()})
 _CHARACTERS = str.maketrans(
     {"−": "-", "⋅": "·", "÷": "/", "√": r"\sqrt ", "½": r"\frac{1}{2}", "²": "^{2}", "³": "^{3}"}
     | {"“": '"', "”": '"', "~": " "}
@@ -86,7 +86,8 @@ def simplified(text: str, commas_group: bool = True) -> str:
 
 def _worded(text: str) -> str:
     """Mark what are words in a text that is no formula, unless there is one within."""
-    return text if re.search(r"\\[A-Za-z]", text) else _WORDS.sub(r"“\g<0>”", text)
+    is_formula = re.search(r"\\[A-Za-z]|[≤≥≈×·±∞π∪∈∅∘]", text)
+    return text if is_formula else _WORDS.sub(r"“\g<0>”", text)
 
 
 def _read(found: re.Match[str]) -> str:
@@ -152,7 +153,7 @@ def tight(text: str) -> str:
 
 def latex(text: str) -> str:
     """Write what `simplified` returned as LaTeX again."""
-    return tight(text).translate(_WRITTEN)
+    return tight(text.translate(_WRITTEN)).replace("“", r"\text{").replace("”", "}")
 
 
 def bracketed(text: str) -> tuple[str, str] | None:

@@ -11,21 +11,21 @@ from rollwise.grading.answer_text import stripped, tight
 
 _DIGITS = r"(?:\d{1,300}(?:\.\d{1,300})?|\.\d{1,300})"
 _NUMBER = re.compile(
-    rf"""(?P<sign>[-+]?)(?:
-    (?P<whole>\d{{1,300}})?\\frac\{{(?P<above>-?\d{{1,300}})\}}\{{(?P<below>-?\d{{1,300}})\}}
-    |(?:(?P<units>\d{{1,300}})[ ])?(?P<over>{_DIGITS})/(?P<under>{_DIGITS})
+    rf"""(?P<sign>[-+]?)[ ]?(?:
+    (?:(?P<whole>\d{{1,300}})[ ])?(?P<over>-?{_DIGITS})/(?P<under>-?{_DIGITS})
     |(?P<start>\d{{1,300}}(?:\.\d{{0,300}})?)\.?\\overline\{{(?P<repeated>\d{{1,300}})\}}
     |(?P<factorial>\d{{1,3}})!
-    |(?P<digits>{_DIGITS})(?:(?:[eE]|[×·*xX]10\^)\{{?\(?(?P<power>[-+]?\d{{1,4}})\)?\}}?)?
-    |10\^\{{?(?P<ten>[-+]?\d{{1,4}})\}}?
+    |(?:(?P<digits>{_DIGITS})(?:[eE]|[×·*xX]10\^)|10\^)\{{?\(?(?P<power>[-+]?\d{{1,4}})\)?\}}?
+    |(?P<plain>{_DIGITS})
     )""",
     re.VERBOSE,
 )
+_FRACTION = re.compile(r"\\frac\{(-?\d{1,300})\}\{(-?\d{1,300})\}")
 
 
 def number_of(answer: str) -> Fraction | None:
     """Return the exact value of a number in digits, in any notation; None of anything else."""
-    found = _NUMBER.fullmatch(tight(answer))
+    found = _NUMBER.fullmatch(_FRACTION.sub(r" \1/\2", tight(answer)).strip())
     if found is None:
         return None
     value = _value_of(found)
@@ -35,25 +35,18 @@ def number_of(answer: str) -> Fraction | None:
 def _value_of(found: re.Match[str]) -> Fraction | None:
     if found["factorial"]:
         return Fraction(math.factorial(int(found["factorial"])))
-    if found["ten"]:
-        return Fraction(10) ** int(found["ten"])
-    if found["digits"]:
-        return _decimal(found["digits"]) * Fraction(10) ** int(found["power"] or 0)
     if found["repeated"]:
         shift = 10 ** len(found["start"].partition(".")[2])
         nines = 10 ** len(found["repeated"]) - 1
         return Fraction(Decimal(found["start"])) + Fraction(int(found["repeated"]), shift * nines)
-    above, below = (
-        _decimal(found[a] or found[b]) for a, b in (("above", "over"), ("below", "under"))
-    )
-    whole = int(found["whole"] or found["units"] or 0)
+    if not found["over"]:
+        digits = Decimal(found["digits"] or found["plain"] or 1)
+        return Fraction(digits) * Fraction(10) ** int(found["power"] or 0)
+    above, below = Fraction(Decimal(found["over"])), Fraction(Decimal(found["under"]))
+    whole = int(found["whole"] or 0)
     if below == 0 or (whole and not 0 < above < below):
         return None
     return whole + above / below
-
-
-def _decimal(digits: str) -> Fraction:
-    return Fraction(Decimal(digits))
 
 
 def same_number(first: Fraction, second: Fraction) -> bool:

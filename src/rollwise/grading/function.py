@@ -4,7 +4,7 @@ import contextlib
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, SupportsFloat
 
 from rollwise.errors import ConfigError, PluginError, one_line
@@ -103,11 +103,10 @@ def of_a_pair(function: Callable[..., Any]) -> GradeFunction:
     if {"solution_str", "ground_truth"} <= parameters.keys():
         return functools.partial(_as_verl, function)
     if "completions" in parameters:
-        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-        named = tuple(name for name in parameters if name not in ("prompts", "completions"))
-        columns = COLUMNS if takes_any else named
-        prompts = {"prompts": [""]} if takes_any or "prompts" in parameters else {}
-        return functools.partial(_as_trl, function, prompts, columns)
+        named = {name for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD}
+        takes_any = len(named) < len(parameters)
+        names = named | {"prompts", *COLUMNS} if takes_any else named
+        return functools.partial(_as_trl, function, names)
     return function
 
 
@@ -116,13 +115,7 @@ def _as_verl(function: Callable[..., Any], response: str, answer: str) -> Any:
     return score.get("score") if isinstance(score, dict) else score
 
 
-def _as_trl(
-    function: Callable[..., Any],
-    prompts: Mapping[str, Sequence[str]],
-    columns: Sequence[str],
-    response: str,
-    answer: str,
-) -> Any:
-    references = {name: [answer] for name in columns}
-    rewards = function(**prompts, completions=[response], **references)
+def _as_trl(function: Callable[..., Any], names: Iterable[str], response: str, answer: str) -> Any:
+    given = {"prompts": "", "completions": response}
+    rewards = function(**{name: [given.get(name, answer)] for name in names})
     return rewards[0] if hasattr(rewards, "__len__") and len(rewards) == 1 else rewards

@@ -70,11 +70,10 @@ def check_pairs(responses: Sequence[str], answers: Sequence[str]) -> None:
     for name, texts in (("responses", responses), ("answers", answers)):
         if isinstance(texts, str):
             raise TypeError(f"{name} must be a list of texts, got one text: {texts[:80]!r}")
-    if len(responses) != len(answers):
-        counts = f"{len(responses)} responses and {len(answers)} answers"
-        raise ValueError(f"each response needs its answer, got {counts}")
-    for name, texts in (("responses", responses), ("answers", answers)):
         for i, text in enumerate(texts):
             if not isinstance(text, str):
                 kind = type(text).__name__
                 raise TypeError(f"{name}[{i}] must be a str, got {kind}: {repr(text)[:80]}")
+    if len(responses) != len(answers):
+        counts = f"{len(responses)} responses and {len(answers)} answers"
+        raise ValueError(f"each response needs its answer, got {counts}")

@@ -1,8 +1,8 @@
 """The tests of a code problem, as data sets write them."""
 
-import ast
 import builtins
 import json
+import symtable
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -84,19 +84,14 @@ def _value(given: Any) -> Any:
 def _read_asserts(statements: str | Sequence[str]) -> AssertTests:
     code = _text(statements if isinstance(statements, str) else list(statements))
     try:
-        tree = ast.parse(code)
+        tables = [symtable.symtable(code, "tests", "exec")]
     except SyntaxError as error:
         raise ValueError(f"tests are no Python: {error}") from None
-    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    own = {node.id for node in names if not isinstance(node.ctx, ast.Load)} | {"math"}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            own.add(node.name)
-        if isinstance(node, ast.arg):
-            own.add(node.arg)
-        if isinstance(node, ast.alias):
-            own.add((node.asname or node.name).partition(".")[0])
-    functions = {node.id for node in names} - own - set(dir(builtins))
+    for table in tables:
+        tables += table.get_children()
+    names = [name for table in tables for name in table.get_symbols() if name.is_global()]
+    own = {name.get_name() for name in names if name.is_assigned() or name.is_imported()}
+    functions = {name.get_name() for name in names} - own - {"math", *dir(builtins)}
     if not functions:
         raise ValueError("tests call no function of the response")
     return AssertTests(code, tuple(sorted(functions)))
