@@ -71,9 +71,6 @@ class CodeGrader(WorkerGrader):
         load = functools.partial(_load, ProgramLimits(timeout, uncontained=uncontained))
         super().__init__(load, limits, workers)
 
-    def _part(self, response: str, answer: str) -> str:
-        return code_of(response)
-
 
 def _load(limits: ProgramLimits) -> GradeFunction:
     """Make the function that grades programs in a worker."""
@@ -81,8 +78,8 @@ def _load(limits: ProgramLimits) -> GradeFunction:
     def start(mode: str, code: str, **more: Any) -> AbstractContextManager[Conversation]:
         return sandboxed(limits, {"mode": mode, "code": code, **more})
 
-    def grade(code: str, answer: str) -> float:
-        tests = read_tests(answer)
+    def grade(response: str, answer: str) -> float:
+        tests, code = read_tests(answer), code_of(response)
         check = {ProgramTests: _prints, CallTests: _returns, AssertTests: _withstands}[type(tests)]
         try:
             return float(check(tests, code, start))  # type: ignore[operator]

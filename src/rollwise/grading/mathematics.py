@@ -118,16 +118,6 @@ def _as_written(found: str, reference: str) -> float:
     return float(verify(references, readings, timeout_seconds=None))
 
 
-# What a worker is given is a box or a whole response; the first letter says which.
-_BOX, _WHOLE = "B", "W"
-
-
-def _verify_last_box(text: str, answer: str) -> float:
-    if text[0] == _BOX:
-        return verify_answer(text[1:], answer)
-    return verify_math(text[1:], bare_reference(answer))
-
-
 @functools.lru_cache(maxsize=4096)
 def _values_wanted(answer: str) -> int:
     reference = bare_reference(answer)
@@ -150,13 +140,20 @@ def last_answer(response: str, answer: str) -> str | None:
     return ", ".join(boxes) if 1 < wanted == len(boxes) and not has_several else boxes[-1]
 
 
+def _grade(response: str, answer: str) -> float:
+    content = last_answer(response, answer)
+    if content is None:
+        return verify_math(response, bare_reference(answer))
+    return verify_answer(content, answer)
+
+
 def _load() -> GradeFunction:
     # Math-Verify warns in every process that its timeouts are off.
     logging.getLogger("math_verify").setLevel(logging.ERROR)
     verify_math(r"$\boxed{\frac{1}{2}}$", "0.5")  # loads more of SymPy and its parser
     warnings.simplefilter("ignore")  # SymPy's, about hostile answers
     gc.set_threshold(100_000)  # SymPy makes many objects and few cycles; saves a tenth
-    return _verify_last_box
+    return _grade
 
 
 class MathGrader(WorkerGrader):
@@ -177,7 +174,3 @@ class MathGrader(WorkerGrader):
     def __init__(self, timeout: float = 2.0, workers: int | None = None) -> None:
         limits = Limits(wall=10 * timeout, cpu=timeout, memory=MEMORY)
         super().__init__(_load, limits, workers, shared=True)
-
-    def _part(self, response: str, answer: str) -> str:
-        content = last_answer(response, answer)
-        return _WHOLE + response if content is None else _BOX + content
