@@ -16,17 +16,6 @@ LIMIT = 3
 __all__ = ["Fraction", "math", "np", "os", "signal", "sys", "time"]
 
 
-class TwoPart(Exception):
-    """Cannot be unpickled: its arguments are not those that it was made with."""
-
-    def __init__(self, first, second):
-        super().__init__(first + second)
-
-
-def fail():
-    raise TwoPart("one", "two")
-
-
 def tell(word):
     """Print a word for the process that started all this; whole, though others print too."""
     os.write(1, f"{word}\n".encode())

@@ -5,8 +5,6 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rollwise.grading import MathGrader
 from rollwise.grading.final_answers import bare_reference, boxed, final_boxes
@@ -77,14 +75,6 @@ def test_an_answer_that_says_nothing_is_a_failure_not_an_incorrect_response(capl
     assert "nothing can be read from the reference answer ''" in caplog.text
 
 
-PIECES = (
-    *("The answer is ", "the final answer is ", "Final answer: ", " final answer, which is ", "\n"),
-    *(" I hope it is correct. ", " and ", ", ", "$", "$$", r"\(", r"\)", r"\[", r"\]", " [", "] "),
-    *("%", " percent", r"\%", "x=", "12", "3.5 ", "$7$", r"\frac{1}{2}", "answer: ", "costs $5 "),
-    *(". ", "}", "{", " is ", " is: ", r"\text{ cm}", r"\boxed{5}", r"\fbox{12}", "$a$ and "),
-)
-
-
 BOMBS = {
     "tower": "9^{9^{9^{9}}}",
     "factorial": "(10^{10})!",
@@ -116,20 +106,6 @@ def strict():
 def test_bombs_cost_their_own_reward_at_most(strict, bomb):
     responses = [boxed(bomb), f"$\\boxed{{{bomb}", f"the answer is ${bomb}$ 1", r"$\boxed{5}$", "5"]
     assert strict.grade(responses, ["5"] * 5).tolist() == [0.0, 0.0, 0.0, 1.0, 1.0]
-
-
-HOSTILE = st.text(max_size=40) | st.lists(
-    st.sampled_from([*PIECES, "9", "^", "!", r"\int", r"\sum_", "("]), max_size=15
-).map("".join)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(HOSTILE, min_size=20, max_size=20))
-def test_thousands_of_hostile_responses_are_graded(strict, texts):
-    """Each as it is and in a box, and then an honest one."""
-    responses = [*texts, *map(boxed, texts)]
-    assert set(strict.grade(responses, ["5"] * len(responses))) <= {0.0, 1.0}
-    assert strict.grade(["5"], ["5"]).tolist() == [1.0]
 
 
 def test_values_that_round_to_one_another_are_math_verifys():

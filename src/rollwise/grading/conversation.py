@@ -157,8 +157,8 @@ def leaks():
     reached = {
         "processes": os.getppid() > 1,
         "the network": any(name != "lo" for _, name in socket.if_nameindex()),
-        "files": os.path.exists("/etc/passwd"),
-        "writing": os.access("/usr", os.W_OK) or os.access("/", os.W_OK),
+        "files": os.path.exists("/etc/passwd") or os.listdir(".") != [],
+        "writing": any(os.access(path, os.W_OK) for path in ("/", "/dev", "/dev/shm", "/usr")),
         "the environment": bool(set(os.environ) - {"PWD", "OLDPWD", "LC_CTYPE", "SHLVL", "_"}),
         "root's rights": os.getuid() == 0,
         "memory beyond the limit (it needs seccomp)": (
