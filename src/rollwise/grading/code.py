@@ -2,29 +2,13 @@
 
 import functools
 import re
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from rollwise.grading.conversation import (
-    LONGEST_OUTPUT,
-    Conversation,
-    NoReply,
-    check_sandbox,
-    sandboxed,
-)
-from rollwise.grading.program import encode
+from rollwise.grading.conversation import Conversation, NoReply, check_sandbox, sandboxed
 from rollwise.grading.program_usage import BUSY
 from rollwise.grading.sandbox import ProgramLimits
-from rollwise.grading.testcases import (
-    AssertTests,
-    CallTests,
-    ProgramTests,
-    read_tests,
-    same_output,
-    same_value,
-    value_of,
-)
+from rollwise.grading.testcases import read_tests
 from rollwise.grading.worker import GradeFunction, Limits
 from rollwise.grading.worker_grader import WorkerGrader
 
@@ -79,55 +63,10 @@ def _load(limits: ProgramLimits) -> GradeFunction:
         return sandboxed(limits, {"mode": mode, "code": code, **more})
 
     def grade(response: str, answer: str) -> float:
-        tests, code = read_tests(answer), code_of(response)
-        check = {ProgramTests: _prints, CallTests: _returns, AssertTests: _withstands}[type(tests)]
+        tests = read_tests(answer)
         try:
-            return float(check(tests, code, start))  # type: ignore[operator]
-        except (NoReply, TypeError, ValueError, RecursionError):  # no reply, or no plain data
+            return float(tests.passed_by(code_of(response), start))
+        except (NoReply, KeyError, TypeError, ValueError, RecursionError):  # it said no plain data
             return 0.0
 
     return grade
-
-
-Start = Callable[..., AbstractContextManager[Conversation]]
-
-
-def _prints(tests: ProgramTests, code: str, start: Start) -> bool:
-    with start("program", code) as talk:
-        for given, expected in zip(tests.inputs, tests.outputs, strict=True):
-            printed = talk.ask({"stdin": given}, LONGEST_OUTPUT)
-            if not isinstance(printed, str) or not same_output(printed, expected):
-                return False
-    return True
-
-
-def _returns(tests: CallTests, code: str, start: Start) -> bool:
-    with start("functions", code) as talk:
-        if "value" not in _reply(talk.receive()):
-            return False
-        for arguments, expected in zip(tests.arguments, tests.expected, strict=True):
-            call = {"call": tests.name, "args": [*map(encode, arguments)], "kwargs": encode({})}
-            reply = _reply(talk.ask(call))
-            if "value" not in reply or not same_value(value_of(reply["value"]), expected):
-                return False
-    return True
-
-
-def _withstands(tests: AssertTests, code: str, start: Start) -> bool:
-    """Run the asserts in a sandbox of their own, and carry their calls to the program's."""
-    with (
-        start("tests", tests.code, functions=tests.functions) as asserts,
-        start("functions", code) as program,
-    ):
-        if "value" not in _reply(program.receive()):
-            return False
-        message = asserts.receive()
-        while "call" in message:
-            message = asserts.ask(program.ask(message))
-    return message["passed"] is True
-
-
-def _reply(message: Any) -> dict[str, Any]:
-    if not isinstance(message, dict):
-        raise NoReply("it does not keep to the protocol")
-    return message

@@ -3,12 +3,17 @@
 import builtins
 import json
 import symtable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from rollwise.grading.program import decode
+from rollwise.grading.conversation import LONGEST_OUTPUT, Conversation
+from rollwise.grading.program import decode, encode
+
+Start = Callable[..., AbstractContextManager[Conversation]]
+"""Starts a script of `program.py` in a sandbox; what it says may be anything."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +22,14 @@ class ProgramTests:
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+
+    def passed_by(self, code: str, start: Start) -> bool:
+        with start("program", code) as talk:
+            for given, expected in zip(self.inputs, self.outputs, strict=True):
+                printed = talk.ask({"stdin": given}, LONGEST_OUTPUT)
+                if not isinstance(printed, str) or not same_output(printed, expected):
+                    return False
+        return True
 
 
 @dataclass(frozen=True)
@@ -27,6 +40,18 @@ class CallTests:
     arguments: tuple[list[Any], ...]
     expected: tuple[Any, ...]
 
+    def passed_by(self, code: str, start: Start) -> bool:
+        with start("functions", code) as talk:
+            if "value" not in talk.receive():
+                return False
+            for arguments, expected in zip(self.arguments, self.expected, strict=True):
+                call = {"call": self.name, "args": [*map(encode, arguments)], "kwargs": encode({})}
+                returned = value_of(talk.ask(call)["value"])
+                # A list of one value also means that value.
+                if expected not in (returned, [returned]):
+                    return False
+        return True
+
 
 @dataclass(frozen=True)
 class AssertTests:
@@ -35,11 +60,21 @@ class AssertTests:
     code: str
     functions: tuple[str, ...]
 
+    def passed_by(self, code: str, start: Start) -> bool:
+        """Run the asserts in a sandbox of their own, and carry their calls to the program's."""
+        with (
+            start("tests", self.code, functions=self.functions) as asserts,
+            start("functions", code) as program,
+        ):
+            if "value" not in program.receive():
+                return False
+            message = asserts.receive()
+            while "call" in message:
+                message = asserts.ask(program.ask(message))
+        return message["passed"] is True
 
-Tests = ProgramTests | CallTests | AssertTests
 
-
-def read_tests(text: str) -> Tests:
+def read_tests(text: str) -> ProgramTests | CallTests | AssertTests:
     """Read tests in one of three forms of JSON.
 
     - `{"inputs": [...], "outputs": [...]}`: stdin and stdout, each a text or a list of lines;
@@ -120,11 +155,6 @@ def _same_word(first: str, second: str) -> bool:
         return first == second or Decimal(first) == Decimal(second)
     except InvalidOperation:
         return False
-
-
-def same_value(returned: Any, expected: Any) -> bool:
-    """Whether a function returned what JSON says; a list of one value also means that value."""
-    return returned == expected or (isinstance(expected, list) and [returned] == expected)
 
 
 def value_of(data: Any) -> Any:
