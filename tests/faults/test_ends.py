@@ -138,8 +138,9 @@ def test_an_end_or_a_refusal_at_every_place(folders, wanted, chance, tally, name
     function, does, codes = ACTS[act]
     if name == "compare":  # what ends may be one of its runs
         codes = codes | {2}
-    with Once(Trial(name, next(folders)), function, does, lambda *_: False) as undisturbed:
-        undisturbed.trial.finish()
+    trial = Trial(name, next(folders))
+    with Once(trial, function, does, lambda *_: False) as undisturbed:
+        trial.finish()
     most = 1 + len(undisturbed.places("01")) // 3  # so that several ends fit into one command
     seen, done, sweeping = set(), 0, TIMES > 2
     while sweeping or done < TIMES:

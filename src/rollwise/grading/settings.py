@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 from rollwise.errors import ConfigError
 from rollwise.grading.code import CodeGrader
 from rollwise.grading.environment import EnvironmentGrader
-from rollwise.grading.exact import ExactGrader
 from rollwise.grading.function import FunctionGrader
-from rollwise.grading.grader import Grader
+from rollwise.grading.grader import ExactGrader, Grader
 from rollwise.grading.mathematics import MathGrader
 from rollwise.plugins import wrong_result
 
