@@ -1,4 +1,4 @@
-"""Grading by a function or a class of the user's, in forms that verl and TRL call too."""
+"""Functions as graders, and graders as functions, in the forms of verl and TRL too."""
 
 import contextlib
 import functools
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, SupportsFloat
 
 from rollwise.errors import ConfigError, PluginError, one_line
+from rollwise.grading.grader import Grader
 from rollwise.grading.worker import GradeFunction, Limits
 from rollwise.grading.worker_grader import WorkerGrader
 from rollwise.plugins import load_plugin, plugin_folders, raised_in_plugin
@@ -119,3 +120,54 @@ def _as_trl(function: Callable[..., Any], names: Iterable[str], response: str, a
     given = {"prompts": "", "completions": response}
     rewards = function(**{name: [given.get(name, answer)] for name in names})
     return rewards[0] if hasattr(rewards, "__len__") and len(rewards) == 1 else rewards
+
+
+def as_compute_score(grader: Grader) -> Callable[..., float]:
+    """Turn a grader into the function that verl calls for each response (`custom_reward_function`).
+
+    It takes `(data_source, solution_str, ground_truth, extra_info)`, and ignores other keyword
+    arguments. Several threads may call it at once.
+    """
+
+    def compute_score(
+        data_source: str,
+        solution_str: str,
+        ground_truth: str,
+        extra_info: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> float:
+        return float(grader.grade([solution_str], [ground_truth])[0])
+
+    return compute_score
+
+
+def as_reward_function(grader: Grader, answer_column: str = "answer") -> Callable[..., list[float]]:
+    """Turn a grader into the function that TRL calls for a batch (`reward_funcs`).
+
+    The reference answers are in the column `answer_column` of the data set.
+    """
+
+    def reward(
+        prompts: Sequence[Any],
+        completions: Sequence[str | Sequence[Mapping[str, Any]]],
+        **columns: Any,
+    ) -> list[float]:
+        if answer_column not in columns:
+            names = ", ".join(sorted(columns)) or "none"
+            raise ValueError(f"the data set needs a column {answer_column!r}; it has {names}")
+        responses = [_text_of(completion) for completion in completions]
+        rewards: list[float] = grader.grade(responses, columns[answer_column]).tolist()
+        return rewards
+
+    reward.__name__ = type(grader).__name__  # which TRL's logs show
+    return reward
+
+
+def _text_of(completion: str | Sequence[Mapping[str, Any]]) -> str:
+    """Return the text of a completion, or of its last message."""
+    if isinstance(completion, str):
+        return completion
+    content = completion[-1]["content"]
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text", "") for part in content)

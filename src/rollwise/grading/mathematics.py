@@ -28,17 +28,11 @@ _DELIMITED = re.compile(r"(?<!\\)(?:\$.+?(?<!\\)\$|\\\(|\\\[|\\boxed\b)", re.DOT
 
 
 def verify_math(response: str, answer: str) -> float:
-    r"""Give 1.0 to a response whose final answer is mathematically equal to `answer`, else 0.0.
+    r"""Give 1.0 to a response whose final answer, as Math-Verify finds it, equals the reference.
 
-    Math-Verify finds the final answer: the last `\boxed{}`, else the last formula or number. There
-    is no time limit here; Math-Verify's own needs SIGALRM and the main thread.
-
-    Args:
-        response: The whole text.
-        answer: LaTeX or plain text, bare or within `\boxed{}`, `$...$`, `\(...\)` or `\[...\]`.
-
-    Raises:
-        ValueError: Nothing can be read from `answer`; the problem is at fault, not the response.
+    The reference may be bare or within `\boxed{}`, `$...$`, `\(...\)` or `\[...\]`; a ValueError
+    says that nothing can be read from it. There is no time limit here; Math-Verify's own needs
+    SIGALRM and the main thread.
     """
     from math_verify import parse, verify  # here, so that only workers pay for it (SymPy)
 
@@ -73,17 +67,11 @@ def _read_box(content: str) -> list[Any]:
 
 @functools.lru_cache(maxsize=4096)
 def verify_answer(found: str, answer: str) -> float:
-    r"""Give 1.0 to a final answer that equals the reference, in any form that people give it.
+    r"""Give 1.0 to a final answer (without `\boxed{}`) that equals the reference in any form.
 
     Numbers, words, units and the parts of lists, intervals and matrices are compared by
-    `are_equal`, and all else by Math-Verify, as it is written and without its looks.
-
-    Args:
-        found: The answer alone, without its `\boxed{}`.
-        answer: The reference, as for `verify_math`; a list of one and a whole solution also do.
-
-    Raises:
-        ValueError: Nothing can be read from `answer`.
+    `are_equal`, and all else by Math-Verify, as it is written and without its looks. The reference
+    may also be a list of one or a whole solution. Raises as `verify_math`.
     """
     reference = bare_reference(answer)
     if len(found) <= LONGEST_BOX and len(reference) <= LONGEST_BOX:
