@@ -11,11 +11,6 @@ def load():
     return lambda response, answer: eval(response, {"os": os, "time": time, "loader": loader})
 
 
-def slow():
-    time.sleep(1.5)
-    return load()
-
-
 def lacking():
     raise ImportError("no such library")
 
@@ -25,8 +20,9 @@ def leaving():
 
 
 def killed_once(begun):
-    """End as if killed, at the first start alone."""
+    """End as if killed, at the first start alone; the next one takes its time."""
     if not os.path.exists(begun):
         open(begun, "x").close()
         os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(1.5)
     return load()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rollwise.grading import MathGrader
-from rollwise.grading.final_answers import bare_reference, boxed, final_boxes
-from rollwise.grading.mathematics import _values_wanted, last_answer, verify_answer, verify_math
+from rollwise.grading.final_answers import bare_reference, boxed
+from rollwise.grading.mathematics import _values_wanted, last_answer, verify_math
 
 MATH500 = Path(__file__).parents[3] / "shared" / "data" / "math500.jsonl"
 
@@ -108,10 +108,6 @@ def test_bombs_cost_their_own_reward_at_most(strict, bomb):
     assert strict.grade(responses, ["5"] * 5).tolist() == [0.0, 0.0, 0.0, 1.0, 1.0]
 
 
-def test_values_that_round_to_one_another_are_math_verifys():
-    assert verify_answer("0.3333333", "0.33333333") == verify_math(boxed("0.3333333"), "0.33333333")
-
-
 @pytest.mark.parametrize(
     ("response", "answer", "final"),
     [
@@ -138,14 +134,11 @@ def test_values_that_round_to_one_another_are_math_verifys():
         (r"$\boxed{5}$, so $S = \left\{ 1 \right.$", "5", "5"),
         (r"$\boxed{\left\{ 1, 2 \right.}$", "5", r"\left\{ 1, 2 \right."),
         (r"\boxed{" + "x" * 2000 + "}", "5", None),
+        (r"\boxed{5} " + r"\boxed{" * 100_000, "5", None),  # looked at only in part
     ],
 )
 def test_the_last_box_is_the_final_answer(response, answer, final):
     assert last_answer(response, answer) == final
-
-
-def test_many_boxes_that_are_not_closed_are_looked_at_only_in_part():
-    assert final_boxes(r"\boxed{5} " + r"\boxed{" * 100_000, 1) is None
 
 
 @pytest.mark.parametrize(

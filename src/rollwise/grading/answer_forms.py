@@ -162,7 +162,9 @@ def _by_parts(found: str, reference: str, compare: Compare) -> bool | None:
         several, other = (parts, reference) if parts else (wanted, found)
         is_list = several is not None and several.kind == "list"
         return False if is_list and number_of(split_unit(other)[0]) is not None else None
-    is_ordered = _order_counts(parts.kind, wanted.kind)
+    is_ordered = _ORDER_COUNTS.get((parts.kind, wanted.kind))
+    if parts.kind == wanted.kind:
+        is_ordered = parts.kind not in ("list", "union", "⦃⦄")
     if is_ordered is None:
         return False if _can_never_be(parts, wanted) else None
     if [len(row) for row in parts.rows] != [len(row) for row in wanted.rows]:
@@ -186,18 +188,11 @@ def _is_changed(answer: str) -> bool:
     return bool(start) and not (is_named and bracketed(start + inner))
 
 
-_UNORDERED = ("list", "union", "⦃⦄")
-
-
-def _order_counts(kind: str, wanted: str) -> bool | None:
-    """Say whether parts are compared in their order; None if the kinds are not comparable."""
-    if kind == wanted or {kind, wanted} == {"()", "⟨⟩"}:
-        return kind not in _UNORDERED
-    if {kind, wanted} == {"list", "⦃⦄"}:
-        return False
-    if {kind, wanted} == {"list", "()"}:  # (3, 5) for 3, 5
-        return wanted == "()"
-    return None
+_ORDER_COUNTS = {
+    **{("list", "⦃⦄"): False, ("⦃⦄", "list"): False, ("()", "list"): False},
+    **{("list", "()"): True, ("()", "⟨⟩"): True, ("⟨⟩", "()"): True},
+}
+"""Whether parts of different kinds are compared in their order; others are not comparable."""
 
 
 def _can_never_be(parts: Parts, wanted: Parts) -> bool:

@@ -113,9 +113,8 @@ def _typed(found: re.Match[str]) -> str:
         return ""
     if found["words"]:
         return _worded(inner)
-    if not found[0].startswith((r"\mathrm", r"\operatorname")):
-        return inner
-    if inner in ("i", "e"):
+    is_upright = found[0].startswith((r"\mathrm", r"\operatorname"))
+    if not is_upright or inner in ("i", "e"):
         return inner
     is_function = inner in ("sin", "cos", "tan", "cot", "sec", "csc", "ln", "log", "arctan")
     return rf"\{inner} " if is_function else _worded(inner)

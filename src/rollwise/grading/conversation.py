@@ -101,8 +101,8 @@ def sandboxed(limits: ProgramLimits, first: Mapping[str, Any]) -> Iterator[Conve
     with start(Path(program.__file__).read_text()) as process:
         talk = Conversation(process, START_TIMEOUT, limits.memory + DISK)
         try:
-            isolated = not limits.uncontained
-            talk.ask({**first, "limits": _rlimits(limits), "isolated": isolated})
+            further = {"limits": _rlimits(limits), "isolated": not limits.uncontained}
+            talk.ask({**first, **further})
         except NoReply:
             process.kill()
             said = process.communicate()[1].decode("utf-8", "replace").strip().splitlines()

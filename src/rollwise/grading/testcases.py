@@ -3,7 +3,7 @@
 import builtins
 import json
 import symtable
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -116,8 +116,8 @@ def _value(given: Any) -> Any:
     return json.loads(given) if isinstance(given, str) else given
 
 
-def _read_asserts(statements: str | Sequence[str]) -> AssertTests:
-    code = _text(statements if isinstance(statements, str) else list(statements))
+def _read_asserts(statements: str | list[str]) -> AssertTests:
+    code = _text(statements)
     try:
         tables = [symtable.symtable(code, "tests", "exec")]
     except SyntaxError as error:
