@@ -20,11 +20,6 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture
-def tally():
-    return TALLY
-
-
-@pytest.fixture
 def chance(request):
     """Random numbers of this test alone, from the seed."""
     return random.Random(f"{SEED} {request.node.name}")

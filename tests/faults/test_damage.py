@@ -5,7 +5,7 @@ import shutil
 import sys
 
 import pytest
-from trials import SETTINGS, TIMES, alike, copy_of
+from trials import SETTINGS, TALLY, TIMES, alike, copy_of
 
 pytestmark = [
     pytest.mark.faults,
@@ -48,7 +48,7 @@ RESULTS = ("samples", "report.html", "README.md")
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", SETTINGS)
-def test_damage_to_any_file(folders, wanted, stopped, chance, tally, name, damage):
+def test_damage_to_any_file(folders, wanted, stopped, chance, name, damage):
     """The command refuses to go on and names the file, or comes to the same end."""
     files = sorted(p for p in stopped(name).folder.rglob("*") if p.is_file() and p.stat().st_size)
     for attempt in range(max(TIMES, len(files)) if TIMES > 2 else TIMES):
@@ -63,4 +63,4 @@ def test_damage_to_any_file(folders, wanted, stopped, chance, tally, name, damag
             own = str(damaged.relative_to(trial.folder))  # where nothing reads it any more
             wrong = [one for one in alike(trial, wanted) if not one.startswith((own, *RESULTS))]
             assert wrong == [], (damaged, shown)
-        tally[f"a file of {name} {damage}"] += 1
+        TALLY[f"a file of {name} {damage}"] += 1

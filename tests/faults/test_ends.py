@@ -8,7 +8,7 @@ from collections import Counter
 from functools import partial
 
 import pytest
-from trials import MOST_STARTS, SETTINGS, TIMES, Trial, alike
+from trials import MOST_STARTS, SETTINGS, TALLY, TIMES, Trial, alike
 
 pytestmark = [
     pytest.mark.faults,
@@ -28,7 +28,7 @@ CODES = {
 
 @pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
 @pytest.mark.parametrize("name", [*SETTINGS, "train of episodes"])
-def test_a_signal_at_any_moment(folders, wanted, chance, tally, name, number):
+def test_a_signal_at_any_moment(folders, wanted, chance, name, number):
     """It gets a signal at random moments, and then comes to its end."""
     _, work, _ = wanted(name)
     done = 0
@@ -42,7 +42,7 @@ def test_a_signal_at_any_moment(folders, wanted, chance, tally, name, number):
             assert code in CODES[number] or not shown, (code, shown)  # it had not begun
             assert "Traceback" not in shown
             done += hit
-            tally[f"{number.name} of {name}"] += hit
+            TALLY[f"{number.name} of {name}"] += hit
             if code == 0:
                 break
         trial.finish()
@@ -101,34 +101,27 @@ def _file(arguments):
     return [each for each in arguments if isinstance(each, str | os.PathLike)][-1]
 
 
-def die_before(call):
-    os._exit(9)
-
-
 def die_after(call):
     call()
     os._exit(9)
 
 
-def refuse(number):
-    def act(call):
-        raise OSError(number, os.strerror(number))
-
-    return act
+def refuse(call, number):
+    raise OSError(number, os.strerror(number))
 
 
 ACTS = {
-    "exit before os.replace": ("replace", die_before, {9}),
+    "exit before os.replace": ("replace", lambda call: os._exit(9), {9}),
     "exit after os.replace": ("replace", die_after, {9}),
-    "full disk (ENOSPC at fsync)": ("fsync", refuse(errno.ENOSPC), {2}),
-    "read-only folder (EROFS at mkdir)": ("mkdir", refuse(errno.EROFS), {2}),
-    "damaged disk (EIO at fsync)": ("fsync", refuse(errno.EIO), {2}),
+    "full disk (ENOSPC at fsync)": ("fsync", partial(refuse, number=errno.ENOSPC), {2}),
+    "read-only folder (EROFS at mkdir)": ("mkdir", partial(refuse, number=errno.EROFS), {2}),
+    "damaged disk (EIO at fsync)": ("fsync", partial(refuse, number=errno.EIO), {2}),
 }
 
 
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("name", SETTINGS)
-def test_an_end_or_a_refusal_at_every_place(folders, wanted, chance, tally, name, act):
+def test_an_end_or_a_refusal_at_every_place(folders, wanted, chance, name, act):
     """At each place in turn, then, until there are `TIMES`, anywhere.
 
     A command is ended again and again until it is done, so that it ends while it resumes, too: at
@@ -157,10 +150,10 @@ def test_an_end_or_a_refusal_at_every_place(folders, wanted, chance, tally, name
             assert "Traceback" not in shown, (places, shown)
             seen.update(places)
             done += len(places)
-            tally[f"{act}: {name}"] += len(places)
+            TALLY[f"{act}: {name}"] += len(places)
             if code == 0 or (done >= TIMES and not sweeping):
                 break
         sweeping = sweeping and len(seen) > before
         trial.finish()
         assert alike(trial, wanted) == [], (name, act, sorted(seen))
-    tally[f"{act}: {name}, different places"] += len(seen)
+    TALLY[f"{act}: {name}, different places"] += len(seen)
