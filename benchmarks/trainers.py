@@ -21,7 +21,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -117,16 +116,17 @@ def by_own_with_adapters(path: Path, given: Mapping[str, Any]) -> None:
 def by_tinker(path: Path, given: Mapping[str, Any]) -> None:
     """Train LoRA adapters by `rollwise train`, at the tests' server of Tinker's protocol."""
     sys.path.insert(0, str(ROOT / "tests/integrations/tinker"))
-    from conftest import KEY, start, stop
+    from server import KEY
 
-    with tempfile.TemporaryDirectory() as folder:
-        server, port = start(Path(folder))
-        url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, str(ROOT / "tests/integrations/tinker/server.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        url = f"http://127.0.0.1:{int(server.stdout.readline())}"
         os.environ |= {"TINKER_API_KEY": KEY, "TINKER_TELEMETRY": "0", "TINKER_BASE_URL": url}
         try:
             by_own(path, merged(given, LORA, {"backend": {"type": "tinker"}}))
         finally:
-            stop(server)
+            server.kill()
 
 
 VERL = """

@@ -180,7 +180,8 @@ def _plan(options: argparse.Namespace, console: Console) -> None:
 def _report(options: argparse.Namespace, console: Console) -> None:
     from rollwise.reports import write_reports
 
-    console.print(f"report: {write_reports(options.folder)}", markup=False)
+    for page in write_reports(options.folder):
+        console.print(f"report: {page}", markup=False)
 
 
 def _doctor(options: argparse.Namespace, console: Console) -> int:
@@ -252,7 +253,7 @@ COMMANDS = {
         None,
         {"folder": _folder("the folder of a run, or of runs")},
         "runs/first",
-        "write report.html for a run, or for all runs in a folder",
+        "write report.html for a run, or for each run in a folder",
     ),
     "doctor": Command(
         _doctor,

@@ -3,7 +3,6 @@
 import copy
 
 import numpy as np
-import pytest
 import torch
 from tiny_models import END, LIMIT, PROMPTS, as_tokens, complete, make_draws, make_model
 from transformers import (
@@ -15,7 +14,7 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from rollwise.engines.cpu.pages import PagedCache
+from rollwise.engines.kv_cache import BucketedCache
 from rollwise.engines.transformers import TransformersEngine, unfit_reason
 from rollwise.engines.whole_batches import WholeBatch
 
@@ -100,16 +99,13 @@ def test_what_is_cancelled_says_what_it_had_drawn_and_leaves_the_others_alone(mo
     assert as_tokens(complete(engine, [])) == as_tokens(alone)
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-def test_memory_stays_flat_over_steps(compiled, model, tokenizer, monkeypatch):
-    monkeypatch.setattr("rollwise.engines.cpu.is_compiled", lambda _: compiled)
+def test_memory_stays_flat_over_steps(model, tokenizer):
     engine = TransformersEngine(model, tokenizer, 40, batch_size=16)
     sizes = []
     for step in range(3):
         complete(engine, make_draws(20, seed=step))
         engine.load_weights({})
-        cache = engine._batch._cache
-        stores = [cache._store] if compiled else [bucket.store for bucket in cache._buckets]
+        stores = [bucket.store for bucket in engine._batch._cache._buckets]
         sizes.append([np.prod(store.shape) for store in stores if store is not None])
     assert sizes[0]
     assert sizes[1:] == [sizes[0]] * 2
@@ -121,14 +117,14 @@ def test_where_memory_does_not_suffice_fewer_are_drawn_at_a_time(
     engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=16)
     draws = make_draws(10)
     wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), draws))
-    begin_step = PagedCache.begin_step
+    begin_step = BucketedCache.begin_step
 
     def bounded(cache):
         if len(cache.order) > 5:
             raise torch.OutOfMemoryError("too much")
         return begin_step(cache)
 
-    monkeypatch.setattr(PagedCache, "begin_step", bounded)
+    monkeypatch.setattr(BucketedCache, "begin_step", bounded)
     assert as_tokens(complete(engine, draws)) == wanted
     assert engine.batch_size == 4
     assert [r.args for r in caplog.records] == [(8,), (4,)]
@@ -176,12 +172,8 @@ def test_a_model_whose_logits_would_differ_does_not_fit():
     assert unfit_reason(Biased(make_model().config)) == "its logits differ in slots"
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-def test_what_shares_a_batch_does_not_depend_on_what_was_drawn_before(
-    compiled, tokenizer, monkeypatch
-):
+def test_what_shares_a_batch_does_not_depend_on_what_was_drawn_before(tokenizer):
     """A resumed run, whose engine is new, rounds as one that never stopped."""
-    monkeypatch.setattr("rollwise.engines.cpu.is_compiled", lambda model: compiled)
     model, rows = make_model(), {}
     for before in ([], make_draws(7, ["before"])):
         engine = TransformersEngine(model, tokenizer, 40, batch_size=16)

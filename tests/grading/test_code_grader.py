@@ -76,7 +76,7 @@ HOSTILE = {
     "patches its surroundings": (
         "import builtins, json, sys\njson.dumps = lambda *_: '{\"passed\": true}'\n"
         "builtins.AssertionError = Warning\nfor m in list(sys.modules.values()):\n"
-        "    for n in ('encode', 'same_value', 'printed'):\n"
+        "    for n in ('encode', 'value_of', 'printed'):\n"
         "        setattr(m, n, lambda *_: ['int', '0x3'])\ndef add(a, b): return 3"
     ),
     "writes to all that is open": (

@@ -1,12 +1,10 @@
-"""The other reports in a browser: of several runs, of evaluations, of comparisons."""
+"""The other reports in a browser: of evaluations and comparisons."""
 
 import pytest
 from in_browser import HOSTILE_NAME, SIZES, choose, run_script, wait_for
-from made_runs import make_run
+from test_comparison_report import compared
 from test_evaluation_report import FOUR, evaluation
-from test_runs_report import compared
 
-from rollwise.reports import write_reports
 from rollwise.reports.page import write_page
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -36,14 +34,11 @@ def test_the_other_reports_open_too(show, tmp_path, width, theme):
     ends = {HOSTILE_NAME: [0.5, 0.6], "other": [0.7, 0.8]}
     (tmp_path / "e").mkdir()
     evaluated = evaluation(tmp_path / "e", FOUR, 0.25, ["12", "7", "", "12"], HOSTILE_NAME)
-    make_run(tmp_path / "r" / HOSTILE_NAME.replace("/", ""), steps=12)
-    make_run(tmp_path / "r/other", steps=3, learner={"learning_rate": 3e-4})
-    several = write_reports(tmp_path / "r")
     comparison = compared(tmp_path / "c", ends)
-    for report, charts in ((comparison, 4), (evaluated, 2), (several, 3)):
+    for report, charts in ((comparison, 4), (evaluated, 2)):
         page = show(report, width, theme)
         assert run_script(page, "charts.size") == charts
-        assert run_script(page, "controls !== null") == (report == several)  # one axis elsewhere
+        assert run_script(page, "controls === null")  # they have one axis
         assert run_script(page, "document.documentElement.scrollWidth") <= width
         assert run_script(page, "document.querySelectorAll('.chart canvas').length") == charts
 
@@ -53,38 +48,17 @@ def column(page, at):
     return run_script(page, f"{rows}.map((row) => row.cells[{at}].innerText)")
 
 
-@pytest.mark.parametrize(("width", "theme"), SIZES)
-def test_runs_are_sorted_by_any_column_and_drawn_over_the_same_axis(show, tmp_path, width, theme):
-    for name, steps in (("a", 9), ("b", 12), ("c", 3)):
-        make_run(tmp_path / name, steps=steps, more={"reward": steps / 12})
-    page = show(write_reports(tmp_path), width, theme)
-    assert column(page, 0) == ["a", "b", "c"]
-    steps = "document.querySelectorAll('main th .sort')[6]"
-    for wanted, direction in ((["3", "9", "12"], "ascending"), (["12", "9", "3"], "descending")):
-        run_script(page, f"{steps}.click()")
-        assert column(page, 6) == wanted
-        assert run_script(page, f"{steps}.parentElement.ariaSort") == direction
-    assert run_script(page, "document.querySelector('main td a').href").endswith("/b/report.html")
-
-    assert run_script(page, "charts.get('reward').x") == list(range(1, 13))
-    choose(page, "chart-axis", "minutes")
-    assert run_script(page, "charts.get('heldout').x") == [0.2, 3.5, 9.5, 12.5]
-    page.execute_script("charts.get('reward').uplot.setCursor({left: 10000, top: 5})")
-    page.find_element("css selector", "#chart-reward .plot").send_keys("\ue010")  # End
-    legend = "document.querySelector('#chart-reward .legend').innerText"
-    shown = run_script(page, legend).split()  # beyond its end, a run has the value of its end
-    assert [shown[shown.index(name) + 1] for name in "abc"] == ["0.75", "1", "0.25"]
-
-
 def test_every_table_is_sorted_by_numbers_by_texts_and_with_nothing_last(show, tmp_path):
     cells = ["12", "≥ 3.5", "1,000", "–", "+0.5 [0.1, 2]", "−7", "text", "40 %"]
     tables = [("A table", ["name", "value"], [[f"n{at}", cell] for at, cell in enumerate(cells)])]
-    content = {"kind": "runs", "sentences": [], "tables": tables}
+    content = {"sentences": [], "tables": tables, "baseline": ""}
     page = show(write_page(tmp_path, "methods.html", {"charts": [], "grids": {}}, **content))
     run_script(page, "document.querySelectorAll('main th .sort')[1].click()")
     assert column(page, 1) == ["−7", "+0.5 [0.1, 2]", "≥ 3.5", "12", "40 %", "1,000", "text", "–"]
     run_script(page, "document.querySelectorAll('main th .sort')[1].click()")
     assert column(page, 1)[0] == "1,000" and column(page, 1)[-1] == "–"
+    header = "document.querySelectorAll('main th .sort')[1].parentElement.ariaSort"
+    assert run_script(page, header) == "descending"
 
 
 @pytest.mark.parametrize(("width", "theme"), SIZES)

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rollwise.commands.check import EXTRAS, Check, State, checks
-from rollwise.commands.doctor_try import try_plugins, try_step
+from rollwise.commands.doctor_try import try_step
 from rollwise.config import (
     KINDS,
     CommandConfig,
@@ -94,25 +94,21 @@ def _of_file(path: Path, try_it: bool, read_for_verl: ReadForVerl) -> list[Check
 def _runs(command: str, given: dict[str, Any]) -> tuple[str, list[Any]]:
     """Say what settings are valid for; return those of each run that needs something here."""
     lengths = {"steps", "tokens", "seconds", "rewards"}
-    without = command == "compare" and not given.keys() & lengths
-    config = make_settings(KINDS[command], given, {"rewards": "recorded"} if without else {})
+    replayed = command == "compare" and not given.keys() & lengths
+    config = make_settings(KINDS[command], given, {"rewards": "recorded"} if replayed else {})
     detail, runs = f"valid for `rollwise {command}`", [config]
     if isinstance(config, CompareConfig):
         config.check_methods()
         runs = [make_config(config.run_settings(method, 0, {})) for method in config.compared]
     if isinstance(config, PlanConfig) or getattr(config, "rewards", None):
         runs = []  # nothing is trained
-    if without:
-        both = "`rollwise plan` and " if given.keys() <= PlanConfig.model_fields.keys() else ""
-        detail = (
-            f"valid for {both}`rollwise compare` with `--rewards`; to train, add `steps`, `tokens` "
-            "or `seconds`"
-        )
+    if replayed:
+        detail += " with `--rewards`; to train, add `steps`, `tokens` or `seconds`"
     return detail, runs
 
 
 def _needed(command: str, runs: Sequence[Any]) -> list[Check]:
-    """Check what runs need, and the files and the classes of the user's that they name."""
+    """Check what runs need, and the files that they name."""
     needed = {each for run in runs for each in _needs(run)}
     if command == "verl":  # which brings its own engines and learners
         kept = ("graders", "containment", *TRACKERS.values())
@@ -124,9 +120,6 @@ def _needed(command: str, runs: Sequence[Any]) -> list[Check]:
             found.append(Check("model", model, "missing", "no such folder"))
         sources = _sources(flatten(run.model_dump(), "."))
         found += [_check_file(run, source) for source in sources if is_path(source)]
-        readable = all(check.state == "works" for check in found if check.part == "data")
-        if isinstance(run, TrainConfig) and readable:
-            found += try_plugins(run)
     return list(dict.fromkeys(found))
 
 

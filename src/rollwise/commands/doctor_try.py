@@ -1,39 +1,27 @@
-"""What `rollwise doctor FILE` tries out: graders, environments, and with `--try` a long step."""
+"""What `rollwise doctor FILE --try` does: the largest step of a run."""
 
-import asyncio
 import dataclasses
 import itertools
 import resource
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rollwise.commands.check import Check
-from rollwise.config import BUILT_IN_NAMES, TrainConfig
-from rollwise.environments import Opening, checked_turn
+from rollwise.config import TrainConfig
 from rollwise.errors import RollwiseError, is_out_of_memory, one_line
-from rollwise.grading.function import load_function
-from rollwise.grading.settings import FunctionSettings
-from rollwise.plugins import is_plugin, plugin_folders, raised_in_plugin
 from rollwise.records import Row, RunFolder
 from rollwise.sampling import ExitRule, Rounds
-from rollwise.signals import raised_after
 from rollwise.step.session import finished
-from rollwise.tasks import Problem, make_built_in, read_source
-from rollwise.tasks.tables import is_path
 
 if TYPE_CHECKING:  # doctor loads torch for a step alone
     import torch
 
     from rollwise.training.state import Run
-
-SECONDS = 60.0
-"""How long an environment may take to answer."""
 
 FIX = """set model.gradient_checkpointing = true
 lower learner.micro_batch_tokens
@@ -41,58 +29,6 @@ lower engine.batch_size; with vLLM set engine.sleep_level = 2, and a lower
 engine.gpu_memory_utilization
 set model.lora_rank = 32"""
 """What to change first where memory is not enough."""
-
-
-def try_plugins(config: TrainConfig) -> Iterator[Check]:
-    """Call the user's grader and environment once, on the first problem, unless the hub has it.
-
-    Plug-ins of the method are called in the step of `--try`, and by `rollwise plan`.
-    """
-    grader, data = config.grading.make(), config.data
-    own_grader = isinstance(grader, FunctionSettings)
-    own_environment = is_plugin(config.episode.type)
-    built_in = data.train in BUILT_IN_NAMES
-    if not (own_grader or own_environment) or not (built_in or is_path(data.train)):
-        return
-    read = make_built_in(data, 1, 0) if built_in else read_source(data.train, data, "").problems
-    problem, seconds = read[0], config.grading.timeout
-    if own_grader:
-        yield _called("graders", seconds, lambda: _grade(grader, config.plugin_folder, problem))
-    if own_environment:
-        yield _called("environments", SECONDS, lambda: _play(config.episode.make(), problem))
-
-
-def _called(part: str, seconds: float, call: Callable[[], str]) -> Check:
-    name = "your own, called once"
-    try:
-        with raised_after(seconds, TimeoutError(f"no result after {seconds:g} s")):
-            return Check(part, name, "works", call())
-    except Exception as error:  # a plug-in may raise anything
-        own = isinstance(error, RollwiseError)
-        why = str(error) if own else raised_in_plugin(error) or one_line(error)
-        return Check(part, name, "broken", why, "see docs/plugins.md")
-
-
-def _grade(grader: FunctionSettings, folder: str | None, problem: Problem) -> str:
-    """Grade the reference answer as a response."""
-    folders = plugin_folders(folder)
-    grade = load_function(grader.function, folders, grader.settings)
-    reward = grade(problem.answer, problem.answer)
-    return f"{grader.function}: reward {float(reward):g}"
-
-
-def _play(environment: Any, problem: Problem) -> str:
-    """Have the environment answer one reply."""
-    play = environment.begin(Opening(problem.messages, problem.answer, seed=0))
-    turn = play.step(problem.answer)
-    if isawaitable(turn):
-        turn = asyncio.run(_awaited(turn))
-    checked_turn(play, turn)
-    return "answers"
-
-
-async def _awaited(turn: Any) -> Any:
-    return await turn
 
 
 class EveryOther:

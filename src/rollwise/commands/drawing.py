@@ -13,7 +13,6 @@ from rich.console import Console
 from rollwise.commands.folder import write_settings
 from rollwise.commands.show import progress
 from rollwise.config import EvaluateConfig, PrepareConfig
-from rollwise.engines.texts import warn_of_other_texts
 from rollwise.errors import RunError, one_line
 from rollwise.models.building import Parts
 from rollwise.records import Row
@@ -141,7 +140,7 @@ def _draw_portions(
             if not {*keys} <= {problem.key for problem in portion}:
                 raise RunError(f"{file} is of other problems; remove it to have them drawn again")
         else:
-            _write(file, *_draw(portion, parts, is_first=portion[0] is problems[0]))
+            _write(file, *_draw(portion, parts))
         advance(len(portion))
     if removed := [part.name for part in portions if not part.exists()]:
         raise RunError(
@@ -163,9 +162,7 @@ def read_responses(folder: Path, columns: Sequence[str] = SCHEMA.names) -> Respo
     return found
 
 
-def _draw(
-    problems: Sequence[Problem], parts: Parts[C], is_first: bool
-) -> tuple[list[Row], Mapping[str, int]]:
+def _draw(problems: Sequence[Problem], parts: Parts[C]) -> tuple[list[Row], Mapping[str, int]]:
     config, failed_before = parts.config, parts.grader.failures
     session = RolloutSession(
         [problem.key for problem in problems],
@@ -179,8 +176,6 @@ def _draw(
     grade = grade_with(parts.grader, answers)
     limits = config.stall_limit, config.engine.max_new_tokens
     run_session(session, parts.engine, prompts, grade, *limits)
-    if is_first:
-        warn_of_other_texts(parts.engine, session, parts.model.tokenizer)
     rows = [
         _row(key, *each)
         for key, pool in session.pools.items()

@@ -2,37 +2,22 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
-from rollwise.engines import cpu
 from rollwise.engines.attention import ModelForward, Slots
 from rollwise.engines.kv_cache import BucketedCache
 from rollwise.engines.prefixes import PrefixCache
 from rollwise.engines.tokens import Response, Sampling, responses_of
 from rollwise.sampling import Draw
 
-if TYPE_CHECKING:
-    from rollwise.engines.cpu.pages import PagedCache
-
 REPORTED_SHARE = 1 / 8
 """The share of the running responses that end before any are reported and their slots refilled."""
 
 STEPS_AT_FIRST = 4
 """Steps between two reports until a response has ended."""
-
-
-def make_cache(model: PreTrainedModel, slots: int, longest: int) -> "BucketedCache | PagedCache":
-    """Make the KV cache for responses of up to `longest` tokens, prompt included."""
-    if not cpu.is_compiled(model):
-        return BucketedCache(slots, longest)
-    from rollwise.engines.cpu.pages import PagedCache  # Numba takes long to import
-
-    return PagedCache(slots)
 
 
 class ContinuousBatch:
@@ -57,7 +42,7 @@ class ContinuousBatch:
         sampling = self._sampling
         device, shape = sampling.end_tokens.device, (slots, sampling.max_new_tokens)
         self._prompts.clear()
-        self._cache = make_cache(sampling.model, slots, sampling.longest)
+        self._cache = BucketedCache(slots, sampling.longest)
         self.drawing: dict[Draw, Sequence[int]] = {}
         self._slot_of: dict[Draw, int] = {}
         self._draw_in: dict[int, Draw] = {}

@@ -11,9 +11,10 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rollwise.engines.attention import ModelForward, Prefill, sharing_weights
-from rollwise.engines.continuous import ContinuousBatch, make_cache
+from rollwise.engines.continuous import ContinuousBatch
 from rollwise.engines.ends import end_tokens
 from rollwise.engines.engine import Engine
+from rollwise.engines.kv_cache import BucketedCache
 from rollwise.engines.tokens import Response, Sampling
 from rollwise.engines.whole_batches import WholeBatch
 from rollwise.errors import PolicyError
@@ -197,7 +198,7 @@ def _logits_in_slots(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
     positions = torch.arange(total, device=model.device)[None]
     wanted = sharing_weights(model)(input_ids=ids, use_cache=False).logits[0, prompt:]
     forward = ModelForward(model)
-    prefill, cache = Prefill(), make_cache(model, slots=1, longest=total)
+    prefill, cache = Prefill(), BucketedCache(1, total)
     forward(ids[:, :prompt], positions[:, :prompt], prefill)
     cache.fill(np.array([0]), prefill.states)
     found = []

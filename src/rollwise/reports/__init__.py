@@ -1,9 +1,8 @@
-"""Reports: a page about a run or several, a card about a data set."""
+"""Reports: pages about runs, comparisons and evaluations, a card about a data set."""
 
 from rollwise.reports.card import write_data_card
 from rollwise.reports.evaluation import write_evaluation_report
-from rollwise.reports.report import LiveReport, write_report
-from rollwise.reports.runs import write_reports
+from rollwise.reports.report import LiveReport, write_report, write_reports
 
 __all__ = [
     "LiveReport",

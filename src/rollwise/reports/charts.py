@@ -28,8 +28,7 @@ def line(label: str, values: ArrayLike, **others: Any) -> dict[str, Any]:
         values: Over the points of the grid; NaN where there are none.
         others: `low` and `high`, a band around it; `style`, which is `faint`, `dashed`, `points` or
             a plain line; `colour`, the number of its colour; `points`, which marks each value;
-            `group`, the label of another line that switches this one too; `grid`, where it is not
-            that of the chart.
+            `group`, the label of another line that switches this one too.
     """
     return {"label": label, "values": np.asarray(values, dtype=float), **others}
 

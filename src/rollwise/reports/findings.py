@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.beliefs import BELIEFS, LogitKalman
-from rollwise.prompts import PROMPT_SAMPLERS
 from rollwise.records import Row, RunFolder
 from rollwise.records.final import damaged
 from rollwise.reports.charts import SMOOTHED, Floats, described, moving_mean
@@ -54,7 +52,7 @@ def findings(lines: Sequence[Row], config: Mapping[str, Any]) -> list[Finding]:
     steps are moving means, as in the charts.
     """
     steps = [line for line in lines if line["step"] > 0]
-    found = [*_collapse(lines), *_counts(steps), *_untrained(steps, config)]
+    found = [*_collapse(lines), *_counts(steps), *_untrained(steps)]
     if len(steps) >= FEWEST_STEPS:
         found += _trends(steps, config)
     return sorted(found, key=lambda finding: finding.step)
@@ -62,8 +60,8 @@ def findings(lines: Sequence[Row], config: Mapping[str, Any]) -> list[Finding]:
 
 def _finding(name: str, line: Row, **figures: Any) -> Finding:
     texts = described("findings")[name]
-    what, advice = (texts[part].format(**figures) for part in ("what", "advice"))
-    return Finding(line["step"], texts["title"], what, advice, texts.get("chart", ""))
+    what = texts["what"].format(**figures)
+    return Finding(line["step"], texts["title"], what, texts["advice"], texts.get("chart", ""))
 
 
 def _begun(bad: Sequence[bool] | NDArray[np.bool_]) -> int:
@@ -96,35 +94,12 @@ def _counts(steps: Sequence[Row]) -> Iterator[Finding]:
             yield _finding(name, failed[0], total=total, draws=draws)
 
 
-def _untrained(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding]:
+def _untrained(steps: Sequence[Row]) -> Iterator[Finding]:
     """Find that the newest steps trained on no group, since the first of them."""
     since = _begun([line.get("trained_groups") == 0 for line in steps])
     idle = len(steps) - since
     if idle >= NOTHING_TRAINED:
-        yield _finding("untrained", steps[since], steps=idle, **_fitting(config))
-
-
-def _fitting(config: Mapping[str, Any]) -> dict[str, str]:
-    """The parts of advice that depend on what a run does already, and on what it can do."""
-    kind, belief = config["prompts"]["type"], config["belief"]["type"]
-    sampler = PROMPT_SAMPLERS.get(kind)  # none of the user's
-    own = getattr(sampler, "belief_kind", None) if belief == "own" else BELIEFS.get(belief)
-    more = []
-    if config["allocation"]["type"] == "none" and config["exit"]["type"] != "balanced":
-        more.append('set `exit.type = "balanced"`')
-    if kind in ("uniform", "curriculum"):
-        more.append("choose prompts by pass rate (`prompts.type`)")
-    more.append("take problems that are neither too easy nor too hard.")
-    return {
-        "variance": ", or ".join(more),
-        "bonus": ", and set `learner.entropy_coefficient` to 0"
-        if config["learner"]["entropy_coefficient"]
-        else "",
-        "batches": "`learner.mini_batches` or " if config["learner"]["mini_batches"] > 1 else "",
-        "belief": 'Set `belief.type = "logit_kalman"`, which follows a policy that improves.'
-        if sampler and own is not LogitKalman
-        else "Lower `learner.learning_rate`: the policy changes faster than the belief follows.",
-    }
+        yield _finding("untrained", steps[since], steps=idle)
 
 
 def _trends(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding]:
@@ -141,7 +116,6 @@ def _trends(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding
                 best=_best(values_S)[-1],
                 percent=100 * now,
                 percent_begun=100 * begun,
-                **_fitting(config),
             )
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from rollwise.errors import RunError
 from rollwise.records import flatten, typed_command
 from rollwise.reports.charts import Chart, chart, line
 from rollwise.reports.facts import differing, method
-from rollwise.reports.page import PlainTable, write_page
-from rollwise.reports.runs import run_link
+from rollwise.reports.page import PlainTable, link_to, write_page
+from rollwise.reports.report import write_report
 from rollwise.simulate.tables import number
 from rollwise.statistics.curves import Comparison, label_of, mean_over_seeds
 
@@ -37,7 +38,6 @@ def write_comparison_report(
         "methods.html",
         data={"charts": charts, "grids": grids},
         facts={"seeds": ", ".join(map(str, seeds)), "command": typed_command()},
-        kind="comparison",
         baseline=comparison.baseline,
         sentences=sentences,
         tables=[*tables, _runs(path, comparison), *_settings(configs)],
@@ -48,7 +48,7 @@ def _runs(path: Path, comparison: Comparison) -> PlainTable:
     """Return the table of all runs, with links to the reports of those that are there."""
     rows = [
         [
-            run_link(f"{method}, seed {seed}", curve.folder, path),
+            _run_link(f"{method}, seed {seed}", curve.folder, path),
             f"{curve.end:.3f}",
             *(number(float(curve.costs[cost][-1])) for cost in comparison.costs),
         ]
@@ -56,6 +56,19 @@ def _runs(path: Path, comparison: Comparison) -> PlainTable:
         for seed, curve in sorted(curves.items())
     ]
     return "Runs", ["run", "accuracy at the end", *map(label_of, comparison.costs)], rows
+
+
+def _run_link(text: str, run: Path | None, page: Path) -> str:
+    """Link to a run's report, which is written if it is older than the run; else only `text`."""
+    if run is None or not (metrics := run / "metrics.jsonl").exists():
+        return text
+    report = run / "report.html"
+    if not report.exists() or report.stat().st_mtime < metrics.stat().st_mtime:
+        try:
+            write_report(run)
+        except RunError:
+            return text
+    return link_to(report, text, page)
 
 
 def _settings(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[PlainTable]:

@@ -12,6 +12,7 @@ from typing import Any, Self
 import jinja2
 
 from rollwise.errors import RunError, one_line
+from rollwise.files import is_locked
 from rollwise.records import Row, RunFolder, flatten
 from rollwise.reports.charts import evenly
 from rollwise.reports.facts import run_facts, with_numbers
@@ -49,6 +50,14 @@ def write_report(path: Path, goes_on: bool = False, reload: float | None = None)
             f"{path}: config.json, metrics.jsonl, samples or visits lack what the "
             f"report needs ({one_line(error)}); they may be of another command or release"
         ) from error
+
+
+def write_reports(path: Path) -> list[Path]:
+    """Write the report of a run, or of each run below a folder, as `write_report` does."""
+    runs = {file.parent for file in path.rglob("metrics.jsonl") if "checkpoints" not in file.parts}
+    if RunFolder(path).has_config or not runs:
+        runs = {path}
+    return [write_report(run, goes_on=is_locked(run)) for run in sorted(runs)]
 
 
 class LiveReport:

@@ -14,10 +14,10 @@ from transformers import PreTrainedModel
 
 from rollwise.config import LearnerSettings
 from rollwise.config.learning import MICRO_BATCH_TOKENS
-from rollwise.engines.cpu import core_share
 from rollwise.errors import EngineError, PolicyError
 from rollwise.models.loading import merged_weights
 from rollwise.step.episodes import Example
+from rollwise.training.cores import core_share
 from rollwise.training.forward import Forward
 from rollwise.training.loss import diverged_responses, importance_weights, policy_loss
 from rollwise.training.micro_batches import micro_batches

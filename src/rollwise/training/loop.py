@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Protocol
 
 from rollwise.beliefs.state import saveable
-from rollwise.engines.texts import warn_of_other_texts
 from rollwise.errors import RunError
 from rollwise.grading.program_usage import used_by
 from rollwise.models.saved import list_checkpoints
@@ -89,8 +88,6 @@ def evaluate(run: Run) -> dict[str, dict[str, float]]:
         positive_threshold=config.grading.positive_threshold,
     )
     run.roll_out(session)
-    if run.step == 0:
-        warn_of_other_texts(run.engine, session, run.tokenizer)
     return evaluation([pool.positives for pool in session.pools.values()], samples)
 
 

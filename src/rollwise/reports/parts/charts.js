@@ -19,7 +19,6 @@ class Chart {
     this.figure = make("figure", { class: spec.wide ? "chart wide" : "chart", id: `chart-${spec.id}` }, make("figcaption", { text: spec.title }), make("p", { class: "about" }, ...withCode(spec.about || "")), this.plot, this.spoken, this.legend, this.table);
     this.plot.addEventListener("keydown", (event) => this.onKey(event));
     for (const kind of ["pointerdown", "pointermove"]) this.plot.addEventListener(kind, (event) => this.onTouch(event));
-    this.align();
     this.build();
     this.applyZoom();
     this.describe();
@@ -32,20 +31,7 @@ class Chart {
   get shared() { return "steps" in this.grid; }
   // A line of a group stands behind the button of the one that is named for it.
   get named() { return this.lines.filter((line) => !line.group); }
-  // Lines over grids of their own are drawn over the points of all of them.
-  align() {
-    this.x = this.grid[this.axis];
-    const own = this.lines.filter((line) => line.grid);
-    if (!own.length) return;
-    const points = (line) => report.grids[line.grid][this.axis];
-    this.x = [...new Set(own.flatMap(points))].sort((a, b) => a - b);
-    const places = new Map(this.x.map((value, at) => [value, at]));
-    for (const line of own) {
-      line.own ??= line.values;
-      line.values = this.x.map(() => null);
-      points(line).forEach((value, at) => { line.values[places.get(value)] = line.own[at]; });
-    }
-  }
+  get x() { return this.grid[this.axis]; }
 
   // Columns for uPlot: x, then for each line its value and, where it has one, its band's ends.
   columns() {
@@ -178,7 +164,6 @@ class Chart {
   }
 
   applyZoom() {
-    this.align();
     const own = this.x, last = own.length - 1;
     if (this.shared) this.window = view.low === null ? null : [view.low, view.high];
     this.uplot.axes[0].label = this.axisLabel();
@@ -249,7 +234,7 @@ class Chart {
     const known = at !== null && at !== undefined && this.values;
     if (!this.values) return "";
     const words = this.values.map(([line, place]) => {
-      const text = known ? this.valueAt(line, line.grid ? nearest(line.values, at) : at) : "";
+      const text = known ? this.valueAt(line, at) : "";
       place.textContent = text;
       return `${line.label} ${text}`;
     });
@@ -301,12 +286,4 @@ class Chart {
     this.table.replaceChildren(this.table.firstElementChild, ...(note ? [note, box] : [box]));
     makeSortable(box.firstElementChild);
   }
-}
-
-// The place of the known value next to a place.
-function nearest(values, at) {
-  for (let far = 0; far < values.length; far++) {
-    for (const place of [at - far, at + far]) if (values[place] !== null && values[place] !== undefined) return place;
-  }
-  return at;
 }

@@ -1,4 +1,4 @@
-"""What slots keep of their responses, in rows or on pages, and the attention to it."""
+"""What slots keep of their responses, and the attention to it."""
 
 import numpy as np
 import pytest
@@ -6,24 +6,11 @@ import torch
 from closeness import assert_close
 
 from rollwise.engines.attention import LayerInputs
-from rollwise.engines.cpu.kernels import PAGE
-from rollwise.engines.cpu.pages import PagedCache
 from rollwise.engines.kv_cache import BucketedCache
 
 SLOTS, LAYERS, HEADS, GROUP = 24, 2, 2, 3
 SIZE = 32
-"""Of a head; that of the built-in model, for which attention on pages is compiled anyway."""
-
-
-def in_rows():
-    """Each bucket is half as wide again as the one before."""
-    cache = BucketedCache(SLOTS, longest=160)
-    assert [bucket.width for bucket in cache._buckets] == [32, 48, 80, 128, 192]
-    return cache
-
-
-def on_pages():
-    return PagedCache(SLOTS)
+"""Of a head."""
 
 
 def attention_of(query, keys, values, window):
@@ -34,11 +21,12 @@ def attention_of(query, keys, values, window):
 
 
 @pytest.mark.parametrize("window", [None, 5, 40])
-@pytest.mark.parametrize("make_cache", [in_rows, on_pages])
-def test_a_step_attends_to_all_that_each_slot_holds(make_cache, window):
+def test_a_step_attends_to_all_that_each_slot_holds(window):
     """Slots of prompts of many lengths are filled and emptied at random, and rows grow."""
     rng, random = np.random.default_rng(0), torch.Generator().manual_seed(0)
-    cache = make_cache()
+    cache = BucketedCache(SLOTS, longest=160)
+    widths = [bucket.width for bucket in cache._buckets]
+    assert widths == [32, 48, 80, 128, 192]  # each is half as wide again as the one before
     lengths = [1, 3, 30, 31, 60, 110]
     prefixes = [
         torch.randn((2, LAYERS, 1, HEADS, length, SIZE), generator=random) for length in lengths
@@ -72,23 +60,3 @@ def test_a_step_attends_to_all_that_each_slot_holds(make_cache, window):
                 wanted = attention_of(query[layer, row, :, 0], *held[slot][:, layer], window)
                 assert_close(found[row, :, 0], wanted)
         cache.lengths[order] += 1
-
-
-def test_a_prompt_is_on_the_same_pages_for_all_its_responses():
-    cache, prefix = on_pages(), torch.ones((2, LAYERS, 1, HEADS, PAGE + 4, SIZE))
-
-    def pages_in_use():
-        return cache._store.shape[2] - len(cache._free)
-
-    cache.fill(np.arange(8), prefix)
-    assert pages_in_use() == 2
-    cache.begin_step()
-    assert pages_in_use() == 2 + 8
-    cache.fill(np.array([20]), prefix)
-    cache.release(np.arange(1, 8))
-    assert pages_in_use() == 2 + 1
-    cache.fill(np.array([3]), prefix.clone())
-    assert pages_in_use() == 2 + 1 + 2
-    cache.release(cache.order)
-    assert pages_in_use() == 0
-    assert not cache._prompts
