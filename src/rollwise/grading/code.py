@@ -2,10 +2,8 @@
 
 import functools
 import re
-from contextlib import AbstractContextManager
-from typing import Any
 
-from rollwise.grading.conversation import Conversation, NoReply, check_sandbox, sandboxed
+from rollwise.grading.conversation import NoReply, check_sandbox, sandboxed
 from rollwise.grading.program_usage import BUSY
 from rollwise.grading.sandbox import ProgramLimits
 from rollwise.grading.testcases import read_tests
@@ -57,10 +55,7 @@ class CodeGrader(WorkerGrader):
 
 
 def _load(limits: ProgramLimits) -> GradeFunction:
-    """Make the function that grades programs in a worker."""
-
-    def start(mode: str, code: str, **more: Any) -> AbstractContextManager[Conversation]:
-        return sandboxed(limits, {"mode": mode, "code": code, **more})
+    start = functools.partial(sandboxed, limits)
 
     def grade(response: str, answer: str) -> float:
         tests = read_tests(answer)

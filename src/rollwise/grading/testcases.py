@@ -12,7 +12,7 @@ from typing import Any
 from rollwise.grading.conversation import LONGEST_OUTPUT, Conversation
 from rollwise.grading.program import decode, encode
 
-Start = Callable[..., AbstractContextManager[Conversation]]
+Start = Callable[[dict[str, Any]], AbstractContextManager[Conversation]]
 """Starts a script of `program.py` in a sandbox; what it says may be anything."""
 
 
@@ -24,7 +24,7 @@ class ProgramTests:
     outputs: tuple[str, ...]
 
     def passed_by(self, code: str, start: Start) -> bool:
-        with start("program", code) as talk:
+        with start({"mode": "program", "code": code}) as talk:
             for given, expected in zip(self.inputs, self.outputs, strict=True):
                 printed = talk.ask({"stdin": given}, LONGEST_OUTPUT)
                 if not isinstance(printed, str) or not same_output(printed, expected):
@@ -41,14 +41,13 @@ class CallTests:
     expected: tuple[Any, ...]
 
     def passed_by(self, code: str, start: Start) -> bool:
-        with start("functions", code) as talk:
+        with start({"mode": "functions", "code": code}) as talk:
             if "value" not in talk.receive():
                 return False
             for arguments, expected in zip(self.arguments, self.expected, strict=True):
                 call = {"call": self.name, "args": [*map(encode, arguments)], "kwargs": encode({})}
                 returned = value_of(talk.ask(call)["value"])
-                # A list of one value also means that value.
-                if expected not in (returned, [returned]):
+                if expected not in (returned, [returned]):  # [x] also means x
                     return False
         return True
 
@@ -63,8 +62,8 @@ class AssertTests:
     def passed_by(self, code: str, start: Start) -> bool:
         """Run the asserts in a sandbox of their own, and carry their calls to the program's."""
         with (
-            start("tests", self.code, functions=self.functions) as asserts,
-            start("functions", code) as program,
+            start({"mode": "tests", "code": self.code, "functions": self.functions}) as asserts,
+            start({"mode": "functions", "code": code}) as program,
         ):
             if "value" not in program.receive():
                 return False
