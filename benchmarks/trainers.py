@@ -156,7 +156,7 @@ def by_trl(path: Path, given: Mapping[str, Any]) -> None:
     from trl import GRPOConfig
 
     from rollwise.config import make_config, read_toml
-    from rollwise.grading.adapters import as_reward_function
+    from rollwise.grading import as_reward_function
     from rollwise.integrations.trl import AdaptiveGRPOTrainer
     from rollwise.records import RunFolder
     from rollwise.training.run import start_run

@@ -40,7 +40,7 @@ VERL_READS = {
     *("data.environment", "data.environment_arguments"),
     # The workers' `make_grader`, and the driver.
     *(f"grading.{name}" for name in ("type", "timeout", "uncontained")),
-    *("grading.function", "grading.chat"),
+    "grading.function",
     *("plugin_folder", "records.prompts_per_step"),
 }
 

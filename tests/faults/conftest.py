@@ -1,6 +1,7 @@
 """The fixtures of the fault suite, and the table at its end."""
 
 import contextlib
+import functools
 import io
 import itertools
 import logging
@@ -16,11 +17,6 @@ from rollwise.cli import main
 from rollwise.commands import compare_runs
 
 torch.set_num_threads(1)
-
-
-@pytest.fixture
-def tally():
-    return TALLY
 
 
 @pytest.fixture
@@ -77,16 +73,13 @@ def wanted(tmp_path_factory):
 
     Or with settings by which their plug-ins do nothing wrong, or get no reward where they would.
     """
-    found = {}
     os.environ.setdefault("MISBEHAVIOUR", "0")
 
+    @functools.cache
     def of(name, **settings):
-        key = (name, *settings.items())
-        if key not in found:
-            trial = Trial(name, tmp_path_factory.mktemp("wanted"), **settings)
-            before = processor_seconds()
-            trial.finish()
-            found[key] = trial.result(), processor_seconds() - before, trial
-        return found[key]
+        trial = Trial(name, tmp_path_factory.mktemp("wanted"), **settings)
+        before = processor_seconds()
+        trial.finish()
+        return trial.result(), processor_seconds() - before, trial
 
     return of

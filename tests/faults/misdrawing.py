@@ -1,5 +1,6 @@
 """An engine that misbehaves in a share of its calls, as a plug-in: the built-in one, wrapped."""
 
+import itertools
 import os
 import random
 import threading
@@ -54,11 +55,11 @@ class Faulty(Engine):
 def late(self, results):
     """Hold results back, also until all others are in, and hand them over in any order."""
     results = [*self.held, *results]
-    kept = [self.unlucky() for _ in results]
-    if all(kept):
-        kept = [False for _ in results]
-    self.held = [result for result, late in zip(results, kept, strict=True) if late]
-    return [result for result, late in zip(results, kept, strict=True) if not late][::-1]
+    late = [self.unlucky() for _ in results]
+    if all(late):
+        late = [False for _ in results]
+    self.held = list(itertools.compress(results, late))
+    return [result for result, is_late in zip(results, late, strict=True) if not is_late][::-1]
 
 
 def repeat(self, results):
@@ -75,16 +76,9 @@ def lose(self, results):
     return [LostDraw(r.draw, "it misbehaves") if r.draw in unlucky else r for r in results]
 
 
-def forget(self, results):
-    """Lose draws without a word."""
-    return [result for result in results if not self.unlucky()]
-
-
 def hang(self, results):
     """Never answer again."""
-    if self.unlucky():
-        threading.Event().wait()
-    return results
+    return threading.Event().wait() if self.unlucky() else results
 
 
 def fail(error):
@@ -105,6 +99,6 @@ KINDS = {
     "lost": lose,
     "raises": fail(EngineError),
     "breaks": fail(KeyError),
-    "forgets": forget,
+    "forgets": lambda self, results: [result for result in results if not self.unlucky()],
     "hangs": hang,
 }

@@ -1,23 +1,16 @@
 """Files that are cut short, emptied, or differ in a bit: noticed, or without effect."""
 
+import functools
 import shutil
 import sys
 
 import pytest
-from trials import SETTINGS, TIMES, alike, copy_of
+from trials import SETTINGS, TALLY, TIMES, alike, copy_of
 
 pytestmark = [
     pytest.mark.faults,
     pytest.mark.skipif(sys.platform != "linux", reason="forked on Linux alone"),
 ]
-
-
-def emptied(content, chance):
-    return b""
-
-
-def cut_short(content, chance):
-    return content[: chance.randrange(len(content))]
 
 
 def with_a_bit_flipped(content, chance):
@@ -26,21 +19,25 @@ def with_a_bit_flipped(content, chance):
     return content[:place] + bytes([flipped]) + content[place + 1 :]
 
 
+DAMAGES = {
+    "emptied": lambda content, chance: b"",
+    "cut short": lambda content, chance: content[: chance.randrange(len(content))],
+    "with a bit flipped": with_a_bit_flipped,
+}
+
+
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory, wanted):
     """Each command as it is when it is killed late: all but its last files are there."""
-    found = {}
 
+    @functools.cache
     def of(name):
-        if name not in found:
-            trial = copy_of(wanted(name)[2], tmp_path_factory.mktemp(f"stopped-{name}"))
-            lasts = ("checksums.txt", "summary.json", "prepared.parquet", "comparison.json")
-            for last in lasts:
-                (trial.folder / last).unlink(missing_ok=True)
-            for newest in sorted((trial.folder / "checkpoints").glob("step-*"))[-1:]:
-                shutil.rmtree(newest)
-            found[name] = trial
-        return found[name]
+        trial = copy_of(wanted(name)[2], tmp_path_factory.mktemp(f"stopped-{name}"))
+        for last in ("checksums.txt", "summary.json", "prepared.parquet", "comparison.json"):
+            (trial.folder / last).unlink(missing_ok=True)
+        for newest in sorted((trial.folder / "checkpoints").glob("step-*"))[-1:]:
+            shutil.rmtree(newest)
+        return trial
 
     return of
 
@@ -49,16 +46,16 @@ RESULTS = ("samples", "report.html", "README.md")
 """What nothing is computed from: damage to it changes nothing else."""
 
 
-@pytest.mark.parametrize("damage", [emptied, cut_short, with_a_bit_flipped])
+@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", SETTINGS)
-def test_damage_to_any_file(folders, wanted, stopped, chance, tally, name, damage):
+def test_damage_to_any_file(folders, wanted, stopped, chance, name, damage):
     """The command refuses to go on and names the file, or comes to the same end."""
     files = sorted(p for p in stopped(name).folder.rglob("*") if p.is_file() and p.stat().st_size)
     for attempt in range(max(TIMES, len(files)) if TIMES > 2 else TIMES):
         file = files[attempt] if attempt < len(files) and TIMES > 2 else chance.choice(files)
         trial = copy_of(stopped(name), next(folders))
         damaged = trial.folder / file.relative_to(stopped(name).folder)
-        damaged.write_bytes(damage(damaged.read_bytes(), chance))
+        damaged.write_bytes(DAMAGES[damage](damaged.read_bytes(), chance))
         code, shown = trial.start().end()
         assert "Traceback" not in shown, (damaged, shown)
         assert code in (0, 2), (damaged, shown)
@@ -66,4 +63,4 @@ def test_damage_to_any_file(folders, wanted, stopped, chance, tally, name, damag
             own = str(damaged.relative_to(trial.folder))  # where nothing reads it any more
             wrong = [one for one in alike(trial, wanted) if not one.startswith((own, *RESULTS))]
             assert wrong == [], (damaged, shown)
-        tally[f"a file of {name} {damage.__name__.replace('_', ' ')}"] += 1
+        TALLY[f"a file of {name} {damage}"] += 1

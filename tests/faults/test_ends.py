@@ -5,9 +5,10 @@ import os
 import signal
 import sys
 from collections import Counter
+from functools import partial
 
 import pytest
-from trials import MOST_STARTS, SETTINGS, TIMES, Trial, alike
+from trials import MOST_STARTS, SETTINGS, TALLY, TIMES, Trial, alike
 
 pytestmark = [
     pytest.mark.faults,
@@ -27,13 +28,8 @@ CODES = {
 
 @pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
 @pytest.mark.parametrize("name", [*SETTINGS, "train of episodes"])
-def test_a_signal_at_any_moment(folders, wanted, chance, tally, name, number):
-    for trial in ended_at_random(folders, wanted, chance, tally, name, number):
-        assert alike(trial, wanted) == []
-
-
-def ended_at_random(folders, wanted, chance, tally, name, number):
-    """Yield commands that got a signal at random moments, and then came to their end."""
+def test_a_signal_at_any_moment(folders, wanted, chance, name, number):
+    """It gets a signal at random moments, and then comes to its end."""
     _, work, _ = wanted(name)
     done = 0
     while done < TIMES:
@@ -46,24 +42,21 @@ def ended_at_random(folders, wanted, chance, tally, name, number):
             assert code in CODES[number] or not shown, (code, shown)  # it had not begun
             assert "Traceback" not in shown
             done += hit
-            tally[f"{number.name} of {name}"] += hit
+            TALLY[f"{number.name} of {name}"] += hit
             if code == 0:
                 break
         trial.finish()
-        yield trial
+        assert alike(trial, wanted) == []
 
 
 # An end, or a refusal of the system, wherever a file takes its name or goes to the disk.
 
 
-HERE = "!"
-
-
 class Once:
-    """Has one call of a function of `os` on a trial's files do something else.
+    """Has one call of a function of `os` on a trial's files do something else, in each process.
 
     Args:
-        trial: Whose processes are forked within the block; each meets the fault once.
+        trial: Whose processes are forked within the block.
         function: `replace`, `fsync` or `mkdir`.
         act: What is done instead, with the call.
         turn: Takes a place, "file n" for the n-th call of a process on that file, and the number
@@ -71,43 +64,34 @@ class Once:
     """
 
     def __init__(self, trial, function, act, turn):
-        self.trial, self.function, self.act, self.turn = trial, function, act, turn
-        self.patch = pytest.MonkeyPatch()
         self.record = trial.place / "places"
         self.record.write_text("")
-
-    @property
-    def places(self):
-        """Where it happened."""
-        return [line[1:] for line in self.record.read_text().splitlines() if line[0] == HERE]
-
-    @property
-    def calls(self):
-        """How many there were."""
-        return len(self.record.read_text().splitlines())
-
-    def __enter__(self):
-        real, calls, folder = getattr(os, self.function), Counter(), str(self.trial.folder)
-        happened = []
+        real, calls, happened = getattr(os, function), Counter(), []
 
         def counted(*arguments, **options):
-            file = str(_file(arguments))
-            if file.startswith(folder) and not happened:
-                calls[file] += 1
-                place = f"{file.removeprefix(folder)} {calls[file]}"
-                here = self.turn(place, calls.total())
-                with self.record.open("a") as record:
-                    record.write(f"{HERE if here else ' '}{place}\n")
-                if here:
-                    happened.append(place)
-                    return self.act(lambda: real(*arguments, **options))
-            return real(*arguments, **options)
+            file, folder = str(_file(arguments)), str(trial.folder)
+            if not file.startswith(folder) or happened:
+                return real(*arguments, **options)
+            calls[file] += 1
+            place = f"{file.removeprefix(folder)} {calls[file]}"
+            happened.extend([place] if turn(place, calls.total()) else [])
+            with self.record.open("a") as record:
+                record.write(f"{bool(happened):d}{place}\n")
+            call = partial(real, *arguments, **options)
+            return act(call) if happened else call()
 
-        self.patch.setattr(os, self.function, counted)
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(os, function, counted)
+
+    def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self.patch.undo()
+
+    def places(self, happened="1"):
+        """List the calls, or those where it happened."""
+        return [one[1:] for one in self.record.read_text().splitlines() if one[0] in happened]
 
 
 def _file(arguments):
@@ -117,34 +101,27 @@ def _file(arguments):
     return [each for each in arguments if isinstance(each, str | os.PathLike)][-1]
 
 
-def die_before(call):
-    os._exit(9)
-
-
 def die_after(call):
     call()
     os._exit(9)
 
 
-def refuse(number):
-    def act(call):
-        raise OSError(number, os.strerror(number))
-
-    return act
+def refuse(call, number):
+    raise OSError(number, os.strerror(number))
 
 
 ACTS = {
-    "exit before os.replace": ("replace", die_before, {9}),
+    "exit before os.replace": ("replace", lambda call: os._exit(9), {9}),
     "exit after os.replace": ("replace", die_after, {9}),
-    "full disk (ENOSPC at fsync)": ("fsync", refuse(errno.ENOSPC), {2}),
-    "read-only folder (EROFS at mkdir)": ("mkdir", refuse(errno.EROFS), {2}),
-    "damaged disk (EIO at fsync)": ("fsync", refuse(errno.EIO), {2}),
+    "full disk (ENOSPC at fsync)": ("fsync", partial(refuse, number=errno.ENOSPC), {2}),
+    "read-only folder (EROFS at mkdir)": ("mkdir", partial(refuse, number=errno.EROFS), {2}),
+    "damaged disk (EIO at fsync)": ("fsync", partial(refuse, number=errno.EIO), {2}),
 }
 
 
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("name", SETTINGS)
-def test_an_end_or_a_refusal_at_every_place(folders, wanted, chance, tally, name, act):
+def test_an_end_or_a_refusal_at_every_place(folders, wanted, chance, name, act):
     """At each place in turn, then, until there are `TIMES`, anywhere.
 
     A command is ended again and again until it is done, so that it ends while it resumes, too: at
@@ -154,9 +131,10 @@ def test_an_end_or_a_refusal_at_every_place(folders, wanted, chance, tally, name
     function, does, codes = ACTS[act]
     if name == "compare":  # what ends may be one of its runs
         codes = codes | {2}
-    with Once(Trial(name, next(folders)), function, does, lambda *_: False) as undisturbed:
-        undisturbed.trial.finish()
-    most = 1 + undisturbed.calls // 3  # so that several ends fit into one command
+    trial = Trial(name, next(folders))
+    with Once(trial, function, does, lambda *_: False) as undisturbed:
+        trial.finish()
+    most = 1 + len(undisturbed.places("01")) // 3  # so that several ends fit into one command
     seen, done, sweeping = set(), 0, TIMES > 2
     while sweeping or done < TIMES:
         trial = Trial(name, next(folders))
@@ -167,14 +145,15 @@ def test_an_end_or_a_refusal_at_every_place(folders, wanted, chance, tally, name
             with Once(trial, function, does, turn) as fault:
                 command = trial.start()
             code, shown = command.end()
-            assert code in (codes | {0} if fault.places else {0}), (fault.places, code, shown)
-            assert "Traceback" not in shown, (fault.places, shown)
-            seen.update(fault.places)
-            done += len(fault.places)
-            tally[f"{act}: {name}"] += len(fault.places)
+            places = fault.places()
+            assert code in (codes | {0} if places else {0}), (places, code, shown)
+            assert "Traceback" not in shown, (places, shown)
+            seen.update(places)
+            done += len(places)
+            TALLY[f"{act}: {name}"] += len(places)
             if code == 0 or (done >= TIMES and not sweeping):
                 break
         sweeping = sweeping and len(seen) > before
         trial.finish()
         assert alike(trial, wanted) == [], (name, act, sorted(seen))
-    tally[f"{act}: {name}, different places"] += len(seen)
+    TALLY[f"{act}: {name}, different places"] += len(seen)

@@ -4,6 +4,7 @@ Every choice follows from a seed, which is printed, and every trial is counted i
 end: `scripts/test_faults.sh` chooses both.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -60,7 +61,6 @@ EPISODES = TRAIN.replace("data = {", 'data = {train = "tool-sums", ').replace("=
 FURTHER = {"train of episodes": EPISODES}
 """Other ways of a command, whose name is the first word."""
 
-
 TALLY: Counter[str] = Counter()
 """How often each fault was tried; a test fails if anything was lost."""
 
@@ -91,49 +91,35 @@ class Trial:
         """Start it in a process of its own."""
         return Command(*self.words, shown=self.shown)
 
-    def finish(self) -> str:
-        """Start it until it ends by itself; returns what it showed."""
+    def finish(self) -> None:
+        """Start it, until it ends by itself."""
         code, shown = self.start().end()
         assert code == 0, shown
-        return shown
 
     def result(self) -> dict:
-        """All that it came to, times apart."""
+        """All that it came to: times apart, and a checkpoint's copies of the records with times."""
         return {
             str(path.relative_to(self.folder)): _content(path)
             for path in sorted(self.folder.rglob("*"))
-            if path.is_file() and _is_result(path)
+            if path.is_file() and not path.match("step-*/run/*")
         }
-
-
-def _is_result(path: Path) -> bool:
-    """Leave out a checkpoint's copies of the records, in which there are times."""
-    return not (path.parent.name == "run" and path.parents[1].name.startswith("step-"))
 
 
 def _content(path: Path):
     """What is compared of a file; its bytes where it is damaged, because nothing reads it."""
-    try:
-        return _parsed(path)
-    except (OSError, ValueError, pa.ArrowException):
-        return path.read_bytes()
-
-
-def _parsed(path: Path):
-    if path.name in ("metrics.jsonl", "curves.jsonl"):
-        return [_without_times(json.loads(line)) for line in path.read_text().splitlines()]
-    if path.name in ("summary.json", "config.json"):
-        return _without_times(json.loads(path.read_text()))
-    if path.parent.name in ("samples", "visits"):
-        return pq.read_table(path).to_pylist()
-    if path.suffix in (".html", ".md", ".txt", ".csv") or path.name == "comparison.json":
-        return "there"  # with times in it
+    with contextlib.suppress(OSError, ValueError, pa.ArrowException):
+        if path.name in ("metrics.jsonl", "curves.jsonl"):
+            return [_without(json.loads(line), TIMED) for line in path.read_text().splitlines()]
+        if path.name in ("summary.json", "config.json"):
+            return _without(json.loads(path.read_text()), TIMED)
+        if path.parent.name in ("samples", "visits"):
+            return pq.read_table(path).to_pylist()
+        if path.suffix in (".html", ".md", ".txt", ".csv") or path.name == "comparison.json":
+            return "there"  # with times in it
     return path.read_bytes()
 
 
-def _without_times(value):
-    timed = ("elapsed", "started", "checksum")
-    return _without(value, lambda key: key in timed or "seconds" in key)
+TIMED = ("elapsed", "started", "checksum", "seconds")
 
 
 def processor_seconds() -> float:
@@ -169,11 +155,12 @@ def _work(result: dict) -> dict:
     for name in work:
         if name == "prepared.parquet" or name.startswith("problems"):  # with the settings noted
             work[name] = pq.read_table(BytesIO(work[name])).to_pylist()
-    return {name: _without(part, lambda key: "fail" in key) for name, part in work.items()}
+    return {name: _without(part, ("fail",)) for name, part in work.items()}
 
 
-def _without(value, left_out):
-    """Leave out what stands under some names, at any depth."""
+def _without(value, words):
+    """Leave out what stands, at any depth, under names that hold one of some words."""
     if isinstance(value, dict):
-        return {k: _without(v, left_out) for k, v in value.items() if not left_out(k)}
-    return [_without(part, left_out) for part in value] if isinstance(value, list) else value
+        kept = {k: v for k, v in value.items() if not any(word in k for word in words)}
+        return {k: _without(v, words) for k, v in kept.items()}
+    return [_without(part, words) for part in value] if isinstance(value, list) else value

@@ -1,7 +1,6 @@
 """A user's grading function for the tests: the response says what it does."""
 
 import contextlib
-import itertools
 import math
 import os
 import signal
@@ -13,20 +12,8 @@ from fractions import Fraction
 import numpy as np
 
 LIMIT = 3
-counter = itertools.count()
 
 __all__ = ["Fraction", "math", "np", "os", "signal", "sys", "time"]
-
-
-class TwoPart(Exception):
-    """Cannot be unpickled: its arguments are not those that it was made with."""
-
-    def __init__(self, first, second):
-        super().__init__(first + second)
-
-
-def fail():
-    raise TwoPart("one", "two")
 
 
 def tell(word):

@@ -3,11 +3,12 @@
 import json
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from forked import family
-from processes import PATIENCE, start, state_of, wait_until_gone
+from processes import PATIENCE, state_of, wait_until_gone
 
 from rollwise.errors import ConfigError
 from rollwise.grading import CodeGrader
@@ -75,7 +76,7 @@ HOSTILE = {
     "patches its surroundings": (
         "import builtins, json, sys\njson.dumps = lambda *_: '{\"passed\": true}'\n"
         "builtins.AssertionError = Warning\nfor m in list(sys.modules.values()):\n"
-        "    for n in ('encode', 'same_value', 'printed'):\n"
+        "    for n in ('encode', 'value_of', 'printed'):\n"
         "        setattr(m, n, lambda *_: ['int', '0x3'])\ndef add(a, b): return 3"
     ),
     "writes to all that is open": (
@@ -141,66 +142,28 @@ def test_what_returns_is_bounded_and_no_number_of_it_is_hashed(grader):
     assert grader.limits.cpu == 20.0  # for what the worker does with it
 
 
-ORPHANS = """
-import ctypes, os, sys
-from pathlib import Path
-from rollwise.grading import CodeGrader
-
-ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # orphans are ours, and we wait for none
-code = "import os\\nif os.fork() == 0:\\n    os.setsid()\\n    os.close(1)\\n    os.read(0, 1)"
-tests = '{"inputs": [""], "outputs": [""]}'
-with CodeGrader(uncontained=True, workers=1) as grader:
-    assert grader.grade([code, code + "\\n"], [tests] * 2).tolist() == [1.0, 1.0]
-children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-print([Path(f"/proc/{pid}/stat").read_text() for pid in children])
-"""
-
-
-def test_orphans_of_programs_leave_no_zombies():
+@pytest.mark.parametrize("uncontained", [False, True])
+def test_nothing_is_left_behind(grader, uncontained):
+    """Neither what still runs, nor zombies: of a long run there would be thousands."""
     if not Path("/proc/self/task").exists():
         pytest.skip("needs /proc")
-    process = start(ORPHANS)
-    said, errors = process.communicate(timeout=PATIENCE)
-    assert (said.strip(), process.returncode) == ("[]", 0), errors
-
-
-SEEN = {
-    "no environment of ours": "set(os.environ) <= "
-    "{'PWD', 'OLDPWD', 'PATH', 'LC_CTYPE', 'SHLVL', '_'}",
-    "no files of others": "not os.path.exists(SECRET) and not os.path.exists('/etc/passwd')",
-    "an empty folder": "os.listdir('.') == []",
-    "no network": "all(name == 'lo' for _, name in socket.if_nameindex())",
-    "no other processes": "os.getpid() < 100 and not os.path.exists('/proc/1/environ')",
-    "no rights of root": "os.getuid() != 0",
-    "one place to write to": "not any(os.access(p, os.W_OK) for p in "
-    "['/', '/dev', '/dev/shm', '/usr', '/var', '/etc', '/root', sys.prefix, os.__file__])",
-}
-
-
-@pytest.mark.parametrize("fact", SEEN.values(), ids=SEEN)
-def test_what_a_program_sees(grader, fact, tmp_path):
-    (tmp_path / "secret").write_text("secret")
-    code = f"import os, socket, sys\nSECRET = {str(tmp_path / 'secret')!r}\nprint({fact})"
-    tests = json.dumps({"inputs": [""], "outputs": ["True"]})
-    assert grader.grade([fenced(code)], [tests]).tolist() == [1.0]
-
-
-def test_nothing_is_left_behind(grader):
-    """Neither what still runs, nor zombies: of a long run there would be thousands."""
-    grader.grade([fenced(ADD)], [CALLS])  # its workers run
-    before = family(os.getpid())
+    seconds = 0 if uncontained else 99  # without a sandbox, it ends by itself
     code = (
-        "import os, time\nif os.fork() == 0:\n    os.setsid()\n    os.close(1)\n    time.sleep(99)"
+        "import os, time\nif os.fork() == 0:\n    os.setsid()\n    os.close(1)\n"
+        f"    time.sleep({seconds})"
     )
     tests = json.dumps({"inputs": [""], "outputs": [""]})
     codes = [fenced(f"{code}\n# {number}") for number in range(4)]
-    assert grader.grade(codes, [tests] * 4).tolist() == [1.0] * 4
-    for pid in set(family(os.getpid())) - set(before):
-        wait_until_gone(pid)
-    deadline = time.monotonic() + PATIENCE
-    while zombies := [pid for pid in family(os.getpid()) if state_of(pid) == "Z"]:
-        assert time.monotonic() < deadline, zombies
-        time.sleep(0.05)
+    with CodeGrader(workers=1, uncontained=True) if uncontained else nullcontext(grader) as one:
+        one.grade([fenced(ADD)], [CALLS])  # its workers run
+        before = family(os.getpid())
+        assert one.grade(codes, [tests] * 4).tolist() == [1.0] * 4
+        for pid in set(family(os.getpid())) - set(before):
+            wait_until_gone(pid)
+        deadline = time.monotonic() + PATIENCE
+        while zombies := [pid for pid in family(os.getpid()) if state_of(pid) == "Z"]:
+            assert time.monotonic() < deadline, zombies
+            time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,6 @@ def test_endless_responses_cost_their_own_rewards_only(impatient):
         "os.kill(os.getpid(), signal.SIGKILL)",  # as the kernel does when memory is short
         "sys.exit()",
         "1 / 0",
-        "fail()",
         "-math.inf",
         "None",
         "10**400",
@@ -66,11 +65,9 @@ def test_a_bad_response_costs_its_own_reward_only(evaluate, bad):
     assert evaluate("1", bad, "0.5", "2 + 2") == ([1.0, 0.0, 0.5, 4.0], 1)
 
 
-def test_what_is_graded_once_of_any_kind_and_size(evaluate):
+def test_rewards_of_any_kind_and_texts_of_any_size(evaluate):
     kinds = ["True", "1", "np.float32(1)", "np.bool_(True)", "Fraction(2, 2)"]
     assert evaluate(*kinds) == ([1.0] * 5, 0)
-    (first, second, other), _ = evaluate("next(counter)", "next(counter)", "next(counter) + 0.5")
-    assert first == second != other
     with FunctionGrader("evaluating:evaluate", workers=1) as grader:
         answers = ["\ud800", "é" * 1_000_000]
         assert grader.grade(["answer == chr(0xD800)", "len(answer)"], answers).tolist() == [1, 1e6]
@@ -137,13 +134,6 @@ def test_an_idle_worker_that_is_killed_costs_nothing():
     assert len(loaders) == 1 and pid not in loaders
 
 
-def test_results_are_remembered_and_the_oldest_forgotten():
-    with WorkerGrader(loading.load, Limits(PATIENCE), workers=1, remember=2) as grader:
-        a, b, c = "1 + next(counter)", "2 + next(counter)", "3 + next(counter)"
-        grader_says = [grade_counted(grader, [text])[0][0] for text in (a, b, a, c, b, a)]
-    assert grader_says == [1, 3, 1, 5, 3, 4]
-
-
 def test_a_worker_holds_no_more_memory_than_it_may():
     limits = Limits(PATIENCE, memory=64 * 1024**2)
     with WorkerGrader(loading.load, limits, workers=1) as grader:
@@ -167,16 +157,11 @@ def test_a_supervisor_that_is_killed_ends_its_workers_and_is_replaced_for_all_of
     assert successor != loader
 
 
-def test_a_slow_start_does_not_count_against_the_first_response():
-    with WorkerGrader(loading.slow, Limits(1.0), workers=1) as grader:
-        assert grade_counted(grader, ["1"]) == ([1.0], 0)
-
-
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_process_that_is_killed_while_it_starts_is_replaced(tmp_path, shared):
     load = partial(loading.killed_once, str(tmp_path / "begun"))
-    with WorkerGrader(load, Limits(PATIENCE), workers=1, shared=shared) as grader:
-        assert grade_counted(grader, ["1 + 1"]) == ([2.0], 0)
+    with WorkerGrader(load, Limits(1.0), workers=1, shared=shared) as grader:
+        assert grade_counted(grader, ["1 + 1"]) == ([2.0], 0)  # nor does a slow start count
 
 
 @pytest.mark.parametrize("shared", [False, True])

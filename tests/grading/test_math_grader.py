@@ -5,12 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rollwise.grading import MathGrader
-from rollwise.grading.final_answers import bare_reference, boxed, final_boxes
-from rollwise.grading.mathematics import _values_wanted, last_answer, verify_answer, verify_math
+from rollwise.grading.final_answers import bare_reference, boxed
+from rollwise.grading.mathematics import _values_wanted, last_answer, verify_math
 
 MATH500 = Path(__file__).parents[3] / "shared" / "data" / "math500.jsonl"
 
@@ -77,24 +75,6 @@ def test_an_answer_that_says_nothing_is_a_failure_not_an_incorrect_response(capl
     assert "nothing can be read from the reference answer ''" in caplog.text
 
 
-def test_what_the_limit_cannot_hold_is_not_begun(caplog):
-    """Else this would take an hour, or the machine's memory."""
-    bombs = ["(10^{30})!", "3^{10^{30}}", "(-2)^{10^{20}}", "2^{10}"]
-    with MathGrader(timeout=3600.0, workers=1) as grader:
-        rewards = grader.grade([*map(boxed, bombs)], ["3", "3", "3", "1024"])
-        assert rewards.tolist() == [0, 0, 0, 1]
-        assert grader.failures == 3
-    assert caplog.text.count("longer than 3600 s") == 1
-
-
-PIECES = (
-    *("The answer is ", "the final answer is ", "Final answer: ", " final answer, which is ", "\n"),
-    *(" I hope it is correct. ", " and ", ", ", "$", "$$", r"\(", r"\)", r"\[", r"\]", " [", "] "),
-    *("%", " percent", r"\%", "x=", "12", "3.5 ", "$7$", r"\frac{1}{2}", "answer: ", "costs $5 "),
-    *(". ", "}", "{", " is ", " is: ", r"\text{ cm}", r"\boxed{5}", r"\fbox{12}", "$a$ and "),
-)
-
-
 BOMBS = {
     "tower": "9^{9^{9^{9}}}",
     "factorial": "(10^{10})!",
@@ -128,24 +108,6 @@ def test_bombs_cost_their_own_reward_at_most(strict, bomb):
     assert strict.grade(responses, ["5"] * 5).tolist() == [0.0, 0.0, 0.0, 1.0, 1.0]
 
 
-HOSTILE = st.text(max_size=40) | st.lists(
-    st.sampled_from([*PIECES, "9", "^", "!", r"\int", r"\sum_", "("]), max_size=15
-).map("".join)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(HOSTILE, min_size=20, max_size=20))
-def test_thousands_of_hostile_responses_are_graded(strict, texts):
-    """Each as it is and in a box, and then an honest one."""
-    responses = [*texts, *map(boxed, texts)]
-    assert set(strict.grade(responses, ["5"] * len(responses))) <= {0.0, 1.0}
-    assert strict.grade(["5"], ["5"]).tolist() == [1.0]
-
-
-def test_values_that_round_to_one_another_are_math_verifys():
-    assert verify_answer("0.3333333", "0.33333333") == verify_math(boxed("0.3333333"), "0.33333333")
-
-
 @pytest.mark.parametrize(
     ("response", "answer", "final"),
     [
@@ -172,14 +134,11 @@ def test_values_that_round_to_one_another_are_math_verifys():
         (r"$\boxed{5}$, so $S = \left\{ 1 \right.$", "5", "5"),
         (r"$\boxed{\left\{ 1, 2 \right.}$", "5", r"\left\{ 1, 2 \right."),
         (r"\boxed{" + "x" * 2000 + "}", "5", None),
+        (r"\boxed{5} " + r"\boxed{" * 100_000, "5", None),  # looked at only in part
     ],
 )
 def test_the_last_box_is_the_final_answer(response, answer, final):
     assert last_answer(response, answer) == final
-
-
-def test_many_boxes_that_are_not_closed_are_looked_at_only_in_part():
-    assert final_boxes(r"\boxed{5} " + r"\boxed{" * 100_000, 1) is None
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,10 @@ Importing this package loads no grading library: the workers that use one import
 grader, write its file and its settings, and register the settings in `GRADERS`.
 """
 
-from rollwise.grading.adapters import as_compute_score, as_reward_function
 from rollwise.grading.code import CodeGrader
 from rollwise.grading.environment import EnvironmentGrader
-from rollwise.grading.exact import ExactGrader
-from rollwise.grading.function import FunctionGrader
-from rollwise.grading.grader import Grader
+from rollwise.grading.function import FunctionGrader, as_compute_score, as_reward_function
+from rollwise.grading.grader import ExactGrader, Grader
 from rollwise.grading.mathematics import MathGrader
 from rollwise.grading.settings import (
     CodeSettings,

@@ -1,22 +1,22 @@
 r"""Whether two final answers are equal, whatever form people give them.
 
-Each is read as tokens (`answer_tokens`), and compared by what it certainly says: a number, words, a
+Each is simplified (`answer_text`), and compared by what it certainly says: a number, words, a
 unit, the parts of a list, a set, an interval or a matrix, the right side of `x = 5`. All other
 mathematics is Math-Verify's.
 """
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
-from rollwise.grading.answer_tokens import SPACE, Token, Tokens, flat, render, trimmed
+from rollwise.grading.answer_text import bracketed, latex, split, stripped, tight
 from rollwise.grading.answer_values import (
     choice_of,
-    is_percentage,
     number_of,
     same_number,
     split_base,
+    split_percent,
     split_unit,
     words_of,
 )
@@ -24,16 +24,22 @@ from rollwise.grading.answer_values import (
 Compare = Callable[[str, str], bool]
 """Whether two answers, in LaTeX without any of our forms, are mathematically equal."""
 
-MOST_UNORDERED = 12
-"""Parts of a list whose order does not count; longer ones are Math-Verify's."""
+
+_BEFORE = re.compile(
+    r"(?:[=:≈ ]|\\(?:simeq|sim|cong|doteq|therefore|implies|Rightarrow)(?![A-Za-z])|"
+    r"“(?:about|approximately|approx)”\.?)+",
+    re.IGNORECASE,
+)
+_AFTER = re.compile(r"(?:[.,;: ]|\\(?:checkmark|blacksquare|square|qed)(?![A-Za-z]))+\Z")
+_LETTER = re.compile(r"[^\W\d_]")
 
 
-def are_equal(found: Tokens, reference: Tokens, compare: Compare) -> bool | None:
+def are_equal(found: str, reference: str, compare: Compare) -> bool | None:
     """Say whether an answer is the reference; None if it cannot be told from the forms."""
     found, reference = _without_marks(found), _without_marks(reference)
     if not found or not reference:
         return None
-    if render(found) == render(reference):
+    if tight(found) == tight(reference):
         return True
     words, wanted = words_of(found), words_of(reference)
     if wanted is not None:
@@ -47,47 +53,25 @@ def are_equal(found: Tokens, reference: Tokens, compare: Compare) -> bool | None
     return _by_values(found, reference, compare)
 
 
-_BEFORE = frozenset(
-    (
-        *("=", ":", r"\approx", r"\simeq", r"\sim", r"\cong", r"\doteq", r"\therefore"),
-        *(r"\implies", r"\Rightarrow", "about", "approximately", "approx", " "),
-    )
-)
-_AFTER = frozenset((".", ",", ";", ":", r"\checkmark", r"\blacksquare", r"\square", r"\qed", " "))
-
-
-def _without_marks(tokens: Tokens) -> Tokens:
+def _without_marks(answer: str) -> str:
     """Take away what stands before and after an answer: "=", "about", a full stop."""
-    first, last = 0, len(tokens)
-    while first < last and tokens[first].text.casefold() in _BEFORE:
-        first += 1
-    while first < last and tokens[last - 1].text in _AFTER:
-        last -= 1
-    if first and first < last and tokens[first].text == ".":  # approx.
-        first += 1
-    return trimmed(tokens[first:last])
+    before = _BEFORE.match(answer)
+    return stripped(_AFTER.sub("", answer[before.end() :] if before else answer))
 
 
-def _split(tokens: Sequence[Token], *separators: str) -> list[Tokens]:
-    """Split an answer at separators outside of all brackets; empty parts are left out."""
-    ends = [i for i, token in enumerate(tokens) if token.text in separators]
-    pairs = itertools.pairwise([-1, *ends, len(tokens)])
-    return [part for start, end in pairs if (part := trimmed(tokens[start + 1 : end]))]
-
-
-def split_list(tokens: Sequence[Token]) -> list[Tokens]:
+def split_list(answer: str) -> list[str]:
     """Split an answer such as `2, -3` into its values."""
-    return _split(tokens, ",", ";", "and", "or")
+    return split(answer, ",", ";", "“and”", "“or”")
 
 
 # ---- Equations
 
 
-def _by_equations(found: Tokens, reference: Tokens, compare: Compare) -> bool | None:
+def _by_equations(found: str, reference: str, compare: Compare) -> bool | None:
     """Compare the right sides of `x = 5`; None if neither answer is an equation."""
     if any(len(split_list(answer)) > 1 for answer in (found, reference)):
         return None
-    sides, wanted = _split(found, "="), _split(reference, "=")
+    sides, wanted = split(found, "="), split(reference, "=")
     if not (sides and wanted) or len(sides) == len(wanted) == 1:
         return None
     if len(wanted) == 1:
@@ -96,28 +80,22 @@ def _by_equations(found: Tokens, reference: Tokens, compare: Compare) -> bool | 
         if _is_solved(wanted[0]):
             return are_equal(found, wanted[-1], compare)
         return False if number_of(found) is not None else None
-    if render(sides[0]) == render(wanted[0]):
+    if tight(sides[0]) == tight(wanted[0]):
         return are_equal(sides[-1], wanted[-1], compare)
-    if all(len(side) == 1 for side in (sides[0], wanted[0])) and number_of(wanted[-1]) is not None:
-        return False  # y = 5 for x = 5
-    return None
+    names = _LETTER.fullmatch(sides[0]) and _LETTER.fullmatch(wanted[0])
+    return False if names and number_of(wanted[-1]) is not None else None  # y = 5 for x = 5
 
 
-def _is_solved(side: Tokens) -> bool:
-    """Whether a left side names what is asked for, as in `f(2) = 5`, unlike `2x = 10`."""
-    has_names = any(token.kind == "letter" for token in flat(side))
-    return not (has_names and _has_number(side))
+_NO_FACTOR = re.compile(r"[(\[][^()\[\]]*[)\]]|_\{[^{}]*\}|\^\{-1\}|\\angle ?\d+")
 
 
-def _has_number(side: Tokens) -> bool:
-    r"""Whether there is a number that is no argument, index, inverse or name: f(2), x_2, f^{-1}."""
-    for before, token in zip((SPACE, *side), side, strict=False):
-        is_inverse = before.text == "^" and render(token.inner) == "-1"
-        if before.text in ("_", r"\angle") or is_inverse:
-            continue
-        if token.kind == "number" or (token.kind == "braces" and _has_number(token.inner)):
-            return True
-    return False
+def _is_solved(side: str) -> bool:
+    """Whether a left side names what is asked for, as in `f(2) = 5`, unlike `2x = 10`.
+
+    Numbers that are arguments, indices, inverses or names do not count: f(2), x_2, f^{-1}.
+    """
+    has_names = _LETTER.search(re.sub(r"\\[A-Za-z]+|“[^”]*”", "", side))
+    return not (has_names and re.search(r"\d", _NO_FACTOR.sub("", tight(side))))
 
 
 # ---- Answers with several parts
@@ -126,64 +104,57 @@ def _has_number(side: Tokens) -> bool:
 class Parts(NamedTuple):
     """The parts of an answer that has several, in the rows of a matrix; all else has one row.
 
-    Its kind is `list`, `union`, `matrix`, `vmatrix`, or the two brackets around it.
+    Its kind is `list`, `union`, or the two brackets around it.
     """
 
     kind: str
-    rows: list[list[Tokens]]
+    rows: list[list[str]]
 
 
-_MATRIX = re.compile("(p|b|B|v|V|small)?matrix|array")
-
-
-def _parts_of(tokens: Tokens) -> Parts | None:
+def _parts_of(answer: str) -> Parts | None:
     """Read a list, a set, an interval, a tuple, a union or a matrix; None of anything else."""
-    if re.match(r"[^\W\d_]\\in\b", render(tokens[:3])):
-        return _parts_of(trimmed(tokens[2 + (tokens[1] == SPACE) :]))
-    unions = _split(tokens, r"\cup", "or")
+    if found := re.match(r"[^\W\d_] ?∈ ?", answer):
+        return _parts_of(stripped(answer[found.end() :]))
+    unions = split(answer, "∪", "“or”")
     if len(unions) > 1 and all(_interval(each) or _parts_of(each) for each in unions):
         return Parts("union", [unions])
-    listed = split_list(tokens)
+    listed = split_list(answer)
     if len(listed) > 1:
         return Parts("list", [listed])
-    whole = tokens[0] if len(tokens) == 1 else SPACE
-    if whole.kind == "matrix" and _MATRIX.fullmatch(whole.text):
-        kind = "vmatrix" if whole.text in ("vmatrix", "Vmatrix") else "matrix"
-        return Parts(kind, [_split(row, "&") for row in _split(whole.inner, r"\\")])
-    if whole.kind == "brackets" and whole.inner:
-        return Parts(whole.text, [split_list(whole.inner)])
-    return _interval(tokens)
+    kind, inner = bracketed(answer) or ("", "")
+    if kind in _MATRICES:
+        return Parts(kind, [split(row, "&") for row in split(inner, "⏎")])
+    return Parts(kind, [split_list(inner)]) if inner else _interval(answer)
 
 
-_MIRRORED = {"<": ">", r"\le": r"\ge", ">": "<", r"\ge": r"\le"}
+_MATRICES = ("⟦⟧", "⟪⟫")
+_MIRRORED = {"<": ">", "≤": "≥", ">": "<", "≥": "≤"}
 
 
-def _interval(tokens: Tokens) -> Parts | None:
+def _interval(answer: str) -> Parts | None:
     r"""Read an inequality such as `x > 2` or `1 < x \le 3` as an interval."""
-    signs = [token.text for token in tokens if token.text in _MIRRORED]
-    sides = _split(tokens, *_MIRRORED)
+    signs, sides = [sign for sign in answer if sign in _MIRRORED], split(answer, *_MIRRORED)
     if not signs or len(sides) != len(signs) + 1:
         return None
-    if signs[0] in (">", r"\ge"):
+    if signs[0] in ">≥":
         signs, sides = [_MIRRORED[sign] for sign in reversed(signs)], sides[::-1]
-    if not set(signs) <= {"<", r"\le"}:
+    if not set(signs) <= {"<", "≤"}:
         return None
-    names = [len(side) == 1 and side[0].kind == "letter" for side in sides]
-    infinity = Token("command", r"\infty")
+    names = [bool(_LETTER.fullmatch(side)) for side in sides]
     if names == [True, False]:
-        sides, signs = [(Token("mark", "-"), infinity), *sides], ["<", *signs]
+        sides, signs = ["-∞", *sides], ["<", *signs]
     elif names == [False, True]:
-        sides, signs = [*sides, (infinity,)], [*signs, "<"]
+        sides, signs = [*sides, "∞"], [*signs, "<"]
     elif names != [False, True, False]:
         return None
     brackets = ("(" if signs[0] == "<" else "[") + (")" if signs[1] == "<" else "]")
     return Parts(brackets, [[sides[0], sides[2]]])
 
 
-def _by_parts(found: Tokens, reference: Tokens, compare: Compare) -> bool | None:
+def _by_parts(found: str, reference: str, compare: Compare) -> bool | None:
     """Compare answers of several parts one by one; None if it cannot be told."""
     parts, wanted = _parts_of(found), _parts_of(reference)
-    if any(token.text == r"\pm" for token in flat((*found, *reference))):
+    if "±" in found + reference:
         return None
     if parts is None or wanted is None:
         if wanted is not None and wanted.kind == "()" and _is_changed(found):
@@ -191,7 +162,9 @@ def _by_parts(found: Tokens, reference: Tokens, compare: Compare) -> bool | None
         several, other = (parts, reference) if parts else (wanted, found)
         is_list = several is not None and several.kind == "list"
         return False if is_list and number_of(split_unit(other)[0]) is not None else None
-    is_ordered = _order_counts(parts.kind, wanted.kind)
+    is_ordered = _ORDER_COUNTS.get((parts.kind, wanted.kind))
+    if parts.kind == wanted.kind:
+        is_ordered = parts.kind not in ("list", "union", "⦃⦄")
     if is_ordered is None:
         return False if _can_never_be(parts, wanted) else None
     if [len(row) for row in parts.rows] != [len(row) for row in wanted.rows]:
@@ -200,8 +173,6 @@ def _by_parts(found: Tokens, reference: Tokens, compare: Compare) -> bool | None
     if is_ordered:
         pairs = zip(ones, others, strict=True)
         return all(are_equal(one, other, compare) for one, other in pairs)
-    if len(others) > MOST_UNORDERED:
-        return None
     for one in ones:
         same = next((other for other in others if are_equal(one, other, compare)), None)
         if same is None:
@@ -210,31 +181,22 @@ def _by_parts(found: Tokens, reference: Tokens, compare: Compare) -> bool | None
     return True
 
 
-def _is_changed(tokens: Tokens) -> bool:
+def _is_changed(answer: str) -> bool:
     """Whether a bracket has more around it than a name, as in -(1, 2), unlike P(1, 2)."""
-    start = next((i for i, token in enumerate(tokens) if token.text[:1] == "("), None)
-    if start is None:
-        return False
-    is_named = all(token.kind == "letter" for token in tokens[:start])
-    return not (is_named and start == len(tokens) - 1)
+    name, start, inner = answer.partition("(")
+    is_named = not name or name.isalpha()
+    return bool(start) and not (is_named and bracketed(start + inner))
 
 
-_UNORDERED = ("list", "union", r"\{\}")
-
-
-def _order_counts(kind: str, wanted: str) -> bool | None:
-    """Say whether parts are compared in their order; None if the kinds are not comparable."""
-    if kind == wanted or {kind, wanted} == {"()", r"\langle\rangle"}:
-        return kind not in _UNORDERED
-    if {kind, wanted} == {"list", r"\{\}"}:
-        return False
-    if {kind, wanted} == {"list", "()"}:  # (3, 5) for 3, 5
-        return wanted == "()"
-    return None
+_ORDER_COUNTS = {
+    **{("list", "⦃⦄"): False, ("⦃⦄", "list"): False, ("()", "list"): False},
+    **{("list", "()"): True, ("()", "⟨⟩"): True, ("⟨⟩", "()"): True},
+}
+"""Whether parts of different kinds are compared in their order; others are not comparable."""
 
 
 def _can_never_be(parts: Parts, wanted: Parts) -> bool:
-    if wanted.kind[0] in "([" and parts.kind == r"\{\}":
+    if wanted.kind[0] in "([" and parts.kind == "⦃⦄":
         return True
     kinds = {parts.kind, wanted.kind}
     return kinds <= {"()", "[]", "(]", "[)"} and len(wanted.rows[0]) == 2
@@ -243,7 +205,7 @@ def _can_never_be(parts: Parts, wanted: Parts) -> bool:
 # ---- Answers with one value
 
 
-def _by_values(found: Tokens, reference: Tokens, compare: Compare) -> bool | None:
+def _by_values(found: str, reference: str, compare: Compare) -> bool | None:
     """Compare numbers exactly, unless their units or bases differ, and all else as mathematics."""
     (value, unit), (wanted, wanted_unit) = split_unit(found), split_unit(reference)
     if unit and wanted_unit and unit != wanted_unit:
@@ -251,31 +213,26 @@ def _by_values(found: Tokens, reference: Tokens, compare: Compare) -> bool | Non
     (value, base), (wanted, wanted_base) = split_base(value), split_base(wanted)
     if base and wanted_base and base != wanted_base:
         return False
-    shares = is_percentage(value), is_percentage(wanted)
-    if (unit and shares[1]) or (wanted_unit and shares[0]):  # 5° for 5%
+    (value, is_share), (wanted, wanted_share) = split_percent(value), split_percent(wanted)
+    if (unit and wanted_share) or (wanted_unit and is_share):  # 5° for 5%
         return False
-    number, target = (
-        number_of(trimmed(side[:-1]) if is_share else side)
-        for side, is_share in zip((value, wanted), shares, strict=True)
-    )
+    number, target = number_of(value), number_of(wanted)
     if number is not None and target is not None:
-        if shares == (False, True):  # 12.5 and 0.125 are 12.5%
+        if wanted_share and not is_share:  # 12.5 and 0.125 are 12.5%
             return same_number(number, target) or same_number(number, target / 100)
-        if shares == (True, False):  # Math-Verify knows of some problems that ask for 10 with 10%
+        if is_share and not wanted_share:  # Math-Verify knows of problems that ask for 10 with 10%
             return same_number(number / 100, target) or None
         return same_number(number, target)
-    if not value or not wanted or any(map(_is_ambiguous, (value, wanted))):
+    if not value or not wanted or any(map(_AMBIGUOUS.search, (value, wanted))):
         return False
-    return compare(_in_radians(value), _in_radians(wanted)) or None
+    percents = ("%" * is_share, "%" * wanted_share)
+    return compare(_in_radians(value + percents[0]), _in_radians(wanted + percents[1])) or None
 
 
-def _is_ambiguous(tokens: Tokens) -> bool:
-    r"""Whether Math-Verify would take a number out of what is not one: 3 4, `\text{2k}`."""
-    followed = itertools.pairwise(flat(tokens))
-    glued = any(one.kind == "number" and after.kind == "words" for one, after in followed)
-    return glued or bool(re.search(r"\d \d|\d\\text\{\w\}", render(tokens)))
+_AMBIGUOUS = re.compile(r"\d \d|\d“|\d “\w”")
+"""What Math-Verify would take a number out of, which is none: 3 4, 2“k”."""
 
 
-def _in_radians(tokens: Tokens) -> str:
-    r"""Write the degrees of an angle within an expression as radians: `\sin 30^\circ`."""
-    return re.sub(r"([\d.]+)\\degree(?![a-zA-Z])", r"\\frac{\1\\pi}{180}", render(tokens))
+def _in_radians(answer: str) -> str:
+    r"""Write an answer as LaTeX, the degrees of an angle within as radians: `\sin 30^\circ`."""
+    return latex(re.sub(r"([\d.]+)°", r"\\frac{\1π}{180}", answer))

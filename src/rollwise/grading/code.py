@@ -2,38 +2,13 @@
 
 import functools
 import re
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any
 
-from rollwise.grading.conversation import (
-    LONGEST_OUTPUT,
-    Conversation,
-    NoReply,
-    check_sandbox,
-    sandboxed,
-)
-from rollwise.grading.program import encode
+from rollwise.grading.conversation import NoReply, check_sandbox, sandboxed
 from rollwise.grading.program_usage import BUSY
 from rollwise.grading.sandbox import ProgramLimits
-from rollwise.grading.testcases import (
-    AssertTests,
-    CallTests,
-    ProgramTests,
-    read_tests,
-    same_output,
-    same_value,
-    value_of,
-)
+from rollwise.grading.testcases import read_tests
 from rollwise.grading.worker import GradeFunction, Limits
 from rollwise.grading.worker_grader import WorkerGrader
-from rollwise.sampling.checks import at_least
-
-MEMORY = 512 * 1024**2
-"""Bytes of each process of a program, and of all together."""
-
-PROCESSES = 8
-"""Processes and threads that a program may have at a time."""
 
 OVERHEAD = 30.0
 """Seconds by the clock that a worker may take beyond a program's own, to start and compare."""
@@ -60,8 +35,6 @@ class CodeGrader(WorkerGrader):
             that other load on the machine changes no result, and by the clock while it sleeps. By
             the clock in all, ten times as many.
         workers: Programs that run at a time; None means one for each CPU, at most 16.
-        memory: Bytes of each process of a program, and of all together beside their files.
-        processes: Processes and threads that a program may have at a time.
         uncontained: Run programs as this user in no sandbox: they can read and delete what this
             user can. For a machine that may be lost.
 
@@ -71,83 +44,24 @@ class CodeGrader(WorkerGrader):
     """
 
     def __init__(
-        self,
-        timeout: float = 10.0,
-        workers: int | None = None,
-        memory: int = MEMORY,
-        processes: int = PROCESSES,
-        *,
-        uncontained: bool = False,
+        self, timeout: float = 10.0, workers: int | None = None, *, uncontained: bool = False
     ) -> None:
         Limits(wall=timeout)  # checks it
         limits = Limits(wall=BUSY * timeout + OVERHEAD, cpu=timeout)
-        at_least("memory", memory, 64 * 1024**2)
-        at_least("processes", processes, 1)
         if not uncontained:
             check_sandbox()
-        load = functools.partial(_load, ProgramLimits(timeout, memory, processes, uncontained))
+        load = functools.partial(_load, ProgramLimits(timeout, uncontained=uncontained))
         super().__init__(load, limits, workers)
-
-    def _part(self, response: str, answer: str) -> str:
-        return code_of(response)
 
 
 def _load(limits: ProgramLimits) -> GradeFunction:
-    """Make the function that grades programs in a worker."""
+    start = functools.partial(sandboxed, limits)
 
-    def start(mode: str, code: str, **more: Any) -> AbstractContextManager[Conversation]:
-        return sandboxed(limits, {"mode": mode, "code": code, **more})
-
-    def grade(code: str, answer: str) -> float:
+    def grade(response: str, answer: str) -> float:
         tests = read_tests(answer)
-        check = {ProgramTests: _prints, CallTests: _returns, AssertTests: _withstands}[type(tests)]
         try:
-            return float(check(tests, code, start))  # type: ignore[operator]
-        except (NoReply, TypeError, ValueError, RecursionError):  # no reply, or no plain data
+            return float(tests.passed_by(code_of(response), start))
+        except (NoReply, KeyError, TypeError, ValueError, RecursionError):  # it said no plain data
             return 0.0
 
     return grade
-
-
-Start = Callable[..., AbstractContextManager[Conversation]]
-
-
-def _prints(tests: ProgramTests, code: str, start: Start) -> bool:
-    with start("program", code) as talk:
-        for given, expected in zip(tests.inputs, tests.outputs, strict=True):
-            printed = talk.ask({"stdin": given}, LONGEST_OUTPUT)
-            if not isinstance(printed, str) or not same_output(printed, expected):
-                return False
-    return True
-
-
-def _returns(tests: CallTests, code: str, start: Start) -> bool:
-    with start("functions", code) as talk:
-        if "value" not in _reply(talk.receive()):
-            return False
-        for arguments, expected in zip(tests.arguments, tests.expected, strict=True):
-            call = {"call": tests.name, "args": [*map(encode, arguments)], "kwargs": encode({})}
-            reply = _reply(talk.ask(call))
-            if "value" not in reply or not same_value(value_of(reply["value"]), expected):
-                return False
-    return True
-
-
-def _withstands(tests: AssertTests, code: str, start: Start) -> bool:
-    """Run the asserts in a sandbox of their own, and carry their calls to the program's."""
-    with (
-        start("tests", tests.code, functions=tests.functions) as asserts,
-        start("functions", code) as program,
-    ):
-        if "value" not in _reply(program.receive()):
-            return False
-        message = asserts.receive()
-        while "call" in message:
-            message = asserts.ask(program.ask(message))
-    return message["passed"] is True
-
-
-def _reply(message: Any) -> dict[str, Any]:
-    if not isinstance(message, dict):
-        raise NoReply("it does not keep to the protocol")
-    return message

@@ -16,7 +16,7 @@ class EnvironmentGrader(WorkerGrader):
     """Gives each response the reward of an environment's task.
 
     The answer to a problem is the environment's row, as `read_problems` returns it. The environment
-    runs in worker processes, each of which opens it, once for equal pairs of response and answer.
+    runs in worker processes, each of which opens it.
 
     Args:
         name: An installed environment, or a module in the current directory.

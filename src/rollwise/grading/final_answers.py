@@ -23,14 +23,8 @@ def final_boxes(text: str, count: int) -> list[str] | None:
     r"""Return the contents of the last boxes (`\boxed{}`, `\fbox{}`) of a text, in its order.
 
     Boxes that are empty or not closed do not count, nor does one that repeats the one before it. A
-    percentage right after a box belongs to it.
-
-    Args:
-        text: A response.
-        count: The most boxes; at most 8 of the last are looked at.
-
-    Returns:
-        None if there is no box, or if the last one is longer than `LONGEST_BOX`.
+    percentage right after a box belongs to it. There are at most `count`, of the last 8; None if
+    there is none, or if the last one is longer than `LONGEST_BOX`.
     """
     found: list[str] = []
     for box in reversed(list(_BOX.finditer(text))[-_TRIED:]):
@@ -79,12 +73,10 @@ def bare_reference(answer: str) -> str:
 
 
 _LIST_OF_ONE = re.compile(r"""\[\s*(['"])((?:(?!\1\s*,).)*)\1\s*\]""", re.DOTALL)
-_TAGS = ("<answer>", "</answer>")
 
 
 def tagged_answer(response: str) -> str | None:
     """Return what the last `<answer>` tags of a response hold; None without them, or if long."""
-    end = response.rfind(_TAGS[1])
-    start = response.rfind(_TAGS[0], 0, max(end, 0))
-    content = response[start + len(_TAGS[0]) : end].strip()
-    return content if start >= 0 and 0 < len(content) <= LONGEST_BOX else None
+    _, tag, content = response.rpartition("</answer>")[0].rpartition("<answer>")
+    content = content.strip()
+    return content if tag and 0 < len(content) <= LONGEST_BOX else None

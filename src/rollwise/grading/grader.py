@@ -1,4 +1,4 @@
-"""What every grader does: give each response its reward."""
+"""What every grader does: give each response its reward; and the simplest one."""
 
 import contextlib
 from collections.abc import Sequence
@@ -70,11 +70,26 @@ def check_pairs(responses: Sequence[str], answers: Sequence[str]) -> None:
     for name, texts in (("responses", responses), ("answers", answers)):
         if isinstance(texts, str):
             raise TypeError(f"{name} must be a list of texts, got one text: {texts[:80]!r}")
-    if len(responses) != len(answers):
-        counts = f"{len(responses)} responses and {len(answers)} answers"
-        raise ValueError(f"each response needs its answer, got {counts}")
-    for name, texts in (("responses", responses), ("answers", answers)):
         for i, text in enumerate(texts):
             if not isinstance(text, str):
                 kind = type(text).__name__
                 raise TypeError(f"{name}[{i}] must be a str, got {kind}: {repr(text)[:80]}")
+    if len(responses) != len(answers):
+        counts = f"{len(responses)} responses and {len(answers)} answers"
+        raise ValueError(f"each response needs its answer, got {counts}")
+
+
+class ExactGrader(Grader):
+    """Gives 1.0 to a response whose text after the last `=` is the answer, else 0.0.
+
+    A response without `=` counts as a whole; white space around either text is ignored. For
+    running sums: `7 12 3 6=6` is correct for the answer `6`.
+    """
+
+    def grade(self, responses: Sequence[str], answers: Sequence[str]) -> NDArray[np.float64]:
+        check_pairs(responses, answers)
+        correct = [
+            response.rpartition("=")[2].strip() == answer.strip()
+            for response, answer in zip(responses, answers, strict=True)
+        ]
+        return np.array(correct, dtype=np.float64)

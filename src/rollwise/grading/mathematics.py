@@ -4,14 +4,12 @@ import contextlib
 import functools
 import gc
 import logging
-import os
 import re
-import signal
 import warnings
 from typing import Any
 
 from rollwise.grading.answer_forms import are_equal, split_list
-from rollwise.grading.answer_tokens import Unreadable, tokenize
+from rollwise.grading.answer_text import Unreadable, simplified
 from rollwise.grading.final_answers import (
     LONGEST_BOX,
     bare_reference,
@@ -25,25 +23,16 @@ from rollwise.grading.worker_grader import WorkerGrader
 MEMORY = 1024**3
 """Bytes that grading one response may take."""
 
-REMEMBERED = 65536
-"""Results that a grader keeps, of about 200 bytes each."""
-
 # $...$, \(, \[ or \boxed, but not a currency's single $, nor the end of a row (\\[2pt]).
 _DELIMITED = re.compile(r"(?<!\\)(?:\$.+?(?<!\\)\$|\\\(|\\\[|\\boxed\b)", re.DOTALL)
 
 
 def verify_math(response: str, answer: str) -> float:
-    r"""Give 1.0 to a response whose final answer is mathematically equal to `answer`, else 0.0.
+    r"""Give 1.0 to a response whose final answer, as Math-Verify finds it, equals the reference.
 
-    Math-Verify finds the final answer: the last `\boxed{}`, else the last formula or number. There
-    is no time limit here; Math-Verify's own needs SIGALRM and the main thread.
-
-    Args:
-        response: The whole text.
-        answer: LaTeX or plain text, bare or within `\boxed{}`, `$...$`, `\(...\)` or `\[...\]`.
-
-    Raises:
-        ValueError: Nothing can be read from `answer`; the problem is at fault, not the response.
+    The reference may be bare or within `\boxed{}`, `$...$`, `\(...\)` or `\[...\]`; a ValueError
+    says that nothing can be read from it. There is no time limit here; Math-Verify's own needs
+    SIGALRM and the main thread.
     """
     from math_verify import parse, verify  # here, so that only workers pay for it (SymPy)
 
@@ -63,46 +52,35 @@ def _reference(answer: str) -> list[Any]:
     return reference
 
 
-_tokens = functools.lru_cache(maxsize=1024)(tokenize)  # of references
-
-
-# What a worker is given is a box or a whole response; the first letter says which.
-_BOX, _WHOLE = "B", "W"
+_simplified = functools.lru_cache(maxsize=1024)(simplified)  # of references
 
 
 @functools.lru_cache(maxsize=1024)
 def _read_box(content: str) -> list[Any]:
+    """Return what Math-Verify reads in a box alone; [] if that is only a text."""
     from math_verify import LatexExtractionConfig, parse
 
     box_alone = [LatexExtractionConfig(try_extract_without_anchor=False)]
     found: list[Any] = parse(boxed(content), box_alone, parsing_timeout=None)
-    return found
+    return [] if all(isinstance(reading, str) for reading in found) else found
 
 
-def _is_unread(found: list[Any]) -> bool:
-    return all(isinstance(reading, str) for reading in found)
-
-
+@functools.lru_cache(maxsize=4096)
 def verify_answer(found: str, answer: str) -> float:
-    r"""Give 1.0 to a final answer that equals the reference, in any form that people give it.
+    r"""Give 1.0 to a final answer (without `\boxed{}`) that equals the reference in any form.
 
     Numbers, words, units and the parts of lists, intervals and matrices are compared by
-    `are_equal`, and all else by Math-Verify, as it is written and without its looks.
-
-    Args:
-        found: The answer alone, without its `\boxed{}`.
-        answer: The reference, as for `verify_math`; a list of one and a whole solution also do.
-
-    Raises:
-        ValueError: Nothing can be read from `answer`.
+    `are_equal`, and all else by Math-Verify, as it is written and without its looks. The reference
+    may also be a list of one or a whole solution. Raises as `verify_math`.
     """
     reference = bare_reference(answer)
     if len(found) <= LONGEST_BOX and len(reference) <= LONGEST_BOX:
         with contextlib.suppress(Unreadable):
-            verdict = are_equal(tokenize(found), _tokens(reference), _equal_by_math_verify)
-            if not verdict and len(split_list(_tokens(reference))) > 1:  # 1,234 may be two values
-                tokens = tokenize(found, commas_group=False)
-                verdict = are_equal(tokens, _tokens(reference), _equal_by_math_verify)
+            wanted = _simplified(reference)
+            verdict = are_equal(simplified(found), wanted, _equal_by_math_verify)
+            if not verdict and len(split_list(wanted)) > 1:  # 1,234 may be two values
+                found_values = simplified(found, commas_group=False)
+                verdict = are_equal(found_values, wanted, _equal_by_math_verify)
             if verdict is not None:
                 return float(verdict)
     return _as_written(found, reference)
@@ -112,9 +90,8 @@ def _equal_by_math_verify(found: str, reference: str) -> bool:
     """Compare two answers whose looks have been taken away."""
     from math_verify import verify
 
-    first, second = _read_box(found), _read_box(reference)
-    is_read = not (_is_unread(first) or _is_unread(second))
-    return is_read and bool(verify(second, first, timeout_seconds=None))
+    readings, references = _read_box(found), _read_box(reference)
+    return bool(readings and references and verify(references, readings, timeout_seconds=None))
 
 
 def _as_written(found: str, reference: str) -> float:
@@ -122,26 +99,18 @@ def _as_written(found: str, reference: str) -> float:
     # says that number has not said the reference.
     from math_verify import parse, verify
 
-    readings = _read_box(found)
-    if _is_unread(readings):
-        readings = parse(boxed(found), parsing_timeout=None)
+    readings = _read_box(found) or parse(boxed(found), parsing_timeout=None)
     references = _reference(reference)
-    if _is_unread(_read_box(reference)):
+    if not _read_box(reference):
         references = [reading for reading in references if isinstance(reading, str)]
     return float(verify(references, readings, timeout_seconds=None))
-
-
-def _verify_last_box(text: str, answer: str) -> float:
-    if text[0] == _BOX:
-        return verify_answer(text[1:], answer)
-    return verify_math(text[1:], bare_reference(answer))
 
 
 @functools.lru_cache(maxsize=4096)
 def _values_wanted(answer: str) -> int:
     reference = bare_reference(answer)
     with contextlib.suppress(Unreadable):
-        return len(split_list(_tokens(reference))) if len(reference) <= LONGEST_BOX else 1
+        return len(split_list(_simplified(reference))) if len(reference) <= LONGEST_BOX else 1
     return 1
 
 
@@ -159,60 +128,37 @@ def last_answer(response: str, answer: str) -> str | None:
     return ", ".join(boxes) if 1 < wanted == len(boxes) and not has_several else boxes[-1]
 
 
-def _refuse_huge_numbers(timeout: float) -> None:
-    """Make SymPy end this process, as its limit would, before it computes too many bits."""
-    from sympy import Integer, factorial
-
-    most = int(5e8 * timeout)
-    power, of_factorial = Integer._eval_power, factorial.eval
-
-    def eval_power(base: Any, exponent: Any) -> Any:
-        if exponent.is_Integer and exponent.p * (abs(base.p).bit_length() - 1) > most:
-            os.kill(os.getpid(), signal.SIGPROF)
-        return power(base, exponent)
-
-    def eval_factorial(cls: Any, n: Any) -> Any:
-        if n.is_Integer and n.p > most:  # n! has more than n bits
-            os.kill(os.getpid(), signal.SIGPROF)
-        return of_factorial(n)
-
-    Integer._eval_power, factorial.eval = eval_power, classmethod(eval_factorial)
+def _grade(response: str, answer: str) -> float:
+    content = last_answer(response, answer)
+    if content is None:
+        return verify_math(response, bare_reference(answer))
+    return verify_answer(content, answer)
 
 
-def _load(timeout: float) -> GradeFunction:
+def _load() -> GradeFunction:
     # Math-Verify warns in every process that its timeouts are off.
     logging.getLogger("math_verify").setLevel(logging.ERROR)
     verify_math(r"$\boxed{\frac{1}{2}}$", "0.5")  # loads more of SymPy and its parser
     warnings.simplefilter("ignore")  # SymPy's, about hostile answers
-    _refuse_huge_numbers(timeout)
     gc.set_threshold(100_000)  # SymPy makes many objects and few cycles; saves a tenth
-    return _verify_last_box
+    return _grade
 
 
 class MathGrader(WorkerGrader):
     r"""Gives 1.0 to a response whose final answer equals the reference mathematically, else 0.0.
 
     The final answer is the last `\boxed{}` (or `\fbox{}`), compared by `verify_answer`; without any
-    box, what `<answer>` tags hold, or else what Math-Verify finds. Results are remembered, once for
-    each answer and reference.
+    box, what `<answer>` tags hold, or else what Math-Verify finds.
 
     Args:
         timeout: Seconds of processor time for one response, so that other load on the machine
             changes no result; by the clock, ten times as many. A response that takes longer fails.
         workers: Processes; None means one for each CPU, at most 16.
-        memory: Bytes that grading one response may take (on Linux).
 
     Raises:
         ValueError: A value out of range.
     """
 
-    def __init__(
-        self, timeout: float = 2.0, workers: int | None = None, memory: int = MEMORY
-    ) -> None:
-        limits = Limits(wall=10 * timeout, cpu=timeout, memory=memory)
-        load = functools.partial(_load, timeout)
-        super().__init__(load, limits, workers, REMEMBERED, shared=True)
-
-    def _part(self, response: str, answer: str) -> str:
-        content = last_answer(response, answer)
-        return _WHOLE + response if content is None else _BOX + content
+    def __init__(self, timeout: float = 2.0, workers: int | None = None) -> None:
+        limits = Limits(wall=10 * timeout, cpu=timeout, memory=MEMORY)
+        super().__init__(_load, limits, workers, shared=True)

@@ -12,10 +12,9 @@ _TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 
 
 class Used(NamedTuple):
-    """What a process and its descendants took: seconds of processors, those of ended ones too.
+    """What a process and its descendants took, those that ended too, and the memory they hold.
 
-    It is active if a thread runs, or waits for a processor or a disk. Memory is what they hold now;
-    what two of them share counts twice.
+    It is active if a thread runs, or waits for a processor or a disk.
     """
 
     seconds: float

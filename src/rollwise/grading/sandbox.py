@@ -33,8 +33,8 @@ class ProgramLimits:
     """
 
     seconds: float
-    memory: int
-    processes: int
+    memory: int = 512 * 1024**2
+    processes: int = 8
     uncontained: bool = False
 
 
@@ -42,16 +42,10 @@ class ProgramLimits:
 def bubblewrap(script: str) -> Iterator["subprocess.Popen[bytes]"]:
     """Run Python on the text of a script in Linux namespaces; leaving the context ends all of it.
 
-    They are made by bubblewrap, the sandbox of Flatpak. A program sees no other process, no
-    network, and of the files only the system's libraries and Python's own, read-only. It has no
-    privileges and no environment, and may write 64 MiB to a folder in memory. A filter of system
-    calls keeps it from memory which a limit on address space does not count.
-
-    Returns:
-        A process whose stdin, stdout and stderr are unbuffered pipes to the script's.
-
-    Raises:
-        FileNotFoundError: There is no bubblewrap.
+    A program sees no other process, no network, and of the files only the system's libraries and
+    Python's own, read-only. It has no privileges and no environment, and may write 64 MiB to a
+    folder in memory. A filter of system calls keeps it from memory which a limit on address space
+    does not count. A FileNotFoundError says that there is no bubblewrap.
     """
     bwrap = _find_bwrap()
     with filter_file() as filters:

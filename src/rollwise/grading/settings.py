@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 from rollwise.errors import ConfigError
 from rollwise.grading.code import CodeGrader
 from rollwise.grading.environment import EnvironmentGrader
-from rollwise.grading.exact import ExactGrader
 from rollwise.grading.function import FunctionGrader
-from rollwise.grading.grader import Grader
+from rollwise.grading.grader import ExactGrader, Grader
 from rollwise.grading.mathematics import MathGrader
 from rollwise.plugins import wrong_result
 
@@ -125,12 +124,6 @@ class FunctionSettings(GraderSettings):
             "verl's `compute_score` or of TRL's reward functions."
         },
     )
-    chat: bool = field(
-        default=False,
-        metadata={
-            "help": "For a function in TRL's form: completions are chat messages, not texts."
-        },
-    )
 
     settings: ClassVar[Mapping[str, Any]] = {}
 
@@ -141,7 +134,7 @@ class FunctionSettings(GraderSettings):
     def open(self, inputs: GraderInputs) -> Grader:
         timeout, workers, folder = inputs.timeout, inputs.workers, inputs.folder
         try:
-            return FunctionGrader(self.function, timeout, workers, self.chat, self.settings, folder)
+            return FunctionGrader(self.function, timeout, workers, self.settings, folder)
         except (ValueError, TypeError, ImportError, AttributeError) as error:
             raise ConfigError(f"`grading`: {error}") from error
 

@@ -1,14 +1,19 @@
 """The tests of a code problem, as data sets write them."""
 
-import ast
 import builtins
 import json
-from collections.abc import Sequence
+import symtable
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from rollwise.grading.program import decode
+from rollwise.grading.conversation import LONGEST_OUTPUT, Conversation
+from rollwise.grading.program import decode, encode
+
+Start = Callable[[dict[str, Any]], AbstractContextManager[Conversation]]
+"""Starts a script of `program.py` in a sandbox; what it says may be anything."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +22,14 @@ class ProgramTests:
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+
+    def passed_by(self, code: str, start: Start) -> bool:
+        with start({"mode": "program", "code": code}) as talk:
+            for given, expected in zip(self.inputs, self.outputs, strict=True):
+                printed = talk.ask({"stdin": given}, LONGEST_OUTPUT)
+                if not isinstance(printed, str) or not same_output(printed, expected):
+                    return False
+        return True
 
 
 @dataclass(frozen=True)
@@ -27,6 +40,17 @@ class CallTests:
     arguments: tuple[list[Any], ...]
     expected: tuple[Any, ...]
 
+    def passed_by(self, code: str, start: Start) -> bool:
+        with start({"mode": "functions", "code": code}) as talk:
+            if "value" not in talk.receive():
+                return False
+            for arguments, expected in zip(self.arguments, self.expected, strict=True):
+                call = {"call": self.name, "args": [*map(encode, arguments)], "kwargs": encode({})}
+                returned = value_of(talk.ask(call)["value"])
+                if expected not in (returned, [returned]):  # [x] also means x
+                    return False
+        return True
+
 
 @dataclass(frozen=True)
 class AssertTests:
@@ -35,11 +59,21 @@ class AssertTests:
     code: str
     functions: tuple[str, ...]
 
+    def passed_by(self, code: str, start: Start) -> bool:
+        """Run the asserts in a sandbox of their own, and carry their calls to the program's."""
+        with (
+            start({"mode": "tests", "code": self.code, "functions": self.functions}) as asserts,
+            start({"mode": "functions", "code": code}) as program,
+        ):
+            if "value" not in program.receive():
+                return False
+            message = asserts.receive()
+            while "call" in message:
+                message = asserts.ask(program.ask(message))
+        return message["passed"] is True
 
-Tests = ProgramTests | CallTests | AssertTests
 
-
-def read_tests(text: str) -> Tests:
+def read_tests(text: str) -> ProgramTests | CallTests | AssertTests:
     """Read tests in one of three forms of JSON.
 
     - `{"inputs": [...], "outputs": [...]}`: stdin and stdout, each a text or a list of lines;
@@ -81,22 +115,17 @@ def _value(given: Any) -> Any:
     return json.loads(given) if isinstance(given, str) else given
 
 
-def _read_asserts(statements: str | Sequence[str]) -> AssertTests:
-    code = _text(statements if isinstance(statements, str) else list(statements))
+def _read_asserts(statements: str | list[str]) -> AssertTests:
+    code = _text(statements)
     try:
-        tree = ast.parse(code)
+        tables = [symtable.symtable(code, "tests", "exec")]
     except SyntaxError as error:
         raise ValueError(f"tests are no Python: {error}") from None
-    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    own = {node.id for node in names if not isinstance(node.ctx, ast.Load)} | {"math"}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            own.add(node.name)
-        if isinstance(node, ast.arg):
-            own.add(node.arg)
-        if isinstance(node, ast.alias):
-            own.add((node.asname or node.name).partition(".")[0])
-    functions = {node.id for node in names} - own - set(dir(builtins))
+    for table in tables:
+        tables += table.get_children()
+    names = [name for table in tables for name in table.get_symbols() if name.is_global()]
+    own = {name.get_name() for name in names if name.is_assigned() or name.is_imported()}
+    functions = {name.get_name() for name in names} - own - {"math", *dir(builtins)}
     if not functions:
         raise ValueError("tests call no function of the response")
     return AssertTests(code, tuple(sorted(functions)))
@@ -125,11 +154,6 @@ def _same_word(first: str, second: str) -> bool:
         return first == second or Decimal(first) == Decimal(second)
     except InvalidOperation:
         return False
-
-
-def same_value(returned: Any, expected: Any) -> bool:
-    """Whether a function returned what JSON says; a list of one value also means that value."""
-    return returned == expected or (isinstance(expected, list) and [returned] == expected)
 
 
 def value_of(data: Any) -> Any:

@@ -31,7 +31,7 @@ Result = float | Failure
 """What grading one response gives: its reward, or why it has none."""
 
 RETRIED = {"died", "stalled"}
-"""Kinds of failures that may be the machine's fault: retried at once, and never remembered."""
+"""Kinds of failures that may be the machine's fault: retried once."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,6 @@ class Limits:
         if not 0 < self.wall < math.inf:
             timeout = self.cpu or self.wall
             raise ValueError(f"timeout must be above 0 seconds and finite, got {timeout}")
-        if self.memory is not None and self.memory < 1:
-            raise ValueError(f"memory must be at least 1 byte, got {self.memory}")
 
 
 def serve(pipe: Connection, load: Load, limits: Limits) -> None:

@@ -22,16 +22,14 @@ class WorkerGrader(Grader):
     """A grader whose function runs in worker processes; any thread may use it.
 
     The workers start at the first response. A response whose grading raises, exceeds `limits`,
-    kills its worker, or returns no finite number gets 0.0 and is counted in `failures`. Equal pairs
-    of response and answer are graded once in a call, and while they are being graded. Futures that
-    are cancelled in time are not graded; those of a grader that is closed, or whose workers cannot
-    start, raise a RuntimeError.
+    kills its worker, or returns no finite number gets 0.0 and is counted in `failures`. Futures
+    that are cancelled in time are not graded; those of a grader that is closed, or whose workers
+    cannot start, raise a RuntimeError.
 
     Args:
         load: Makes the function, in each worker, before any response's time begins; picklable.
         limits: For one response.
         workers: Processes; None means one for each CPU, at most `MAX_WORKERS`.
-        remember: How many of the latest results are kept for pairs that come again.
         shared: Load once for all workers; only for what starts no threads.
 
     Raises:
@@ -43,7 +41,6 @@ class WorkerGrader(Grader):
         load: Load,
         limits: Limits,
         workers: int | None = None,
-        remember: int = 0,
         shared: bool = False,
     ) -> None:
         self.limits = limits
@@ -51,7 +48,7 @@ class WorkerGrader(Grader):
         self.workers = min(usable, MAX_WORKERS) if workers is None else workers
         at_least("workers", self.workers, 1)
         name = type(self).__name__
-        self._pool = WorkerPool(name, load, limits, self.workers, remember, shared)
+        self._pool = WorkerPool(name, load, limits, self.workers, shared)
         self._stop = weakref.finalize(self, self._pool.stop)
 
     @property
@@ -68,13 +65,8 @@ class WorkerGrader(Grader):
 
     def submit(self, responses: Sequence[str], answers: Sequence[str]) -> list[Future[float]]:
         check_pairs(responses, answers)
-        pairs = zip(responses, answers, strict=True)
-        return self._pool.submit([(self._part(*pair), pair[1]) for pair in pairs])
+        return self._pool.submit(zip(responses, answers, strict=True))
 
     def close(self) -> None:
         """Stop the workers; other threads that wait for rewards get a RuntimeError."""
         self._stop()
-
-    def _part(self, response: str, answer: str) -> str:
-        """Return the part of a response that decides its reward."""
-        return response
