@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from rollwise.commands.compare_tables import comparison_tables, in_words
-from rollwise.statistics.curves import Curve, compare_methods
+from rollwise.statistics.curves import COSTS, Curve, compare_methods
 
 
 def compared(*ends):
     """Compare a method that ends at these accuracies, seed by seed, with one that ends at 0.5."""
-    costs = {name: np.array([0.0, 9.0]) for name in ("steps", "draws", "tokens", "seconds")}
+    costs = {name: np.array([0.0, 9.0]) for name in COSTS}
     methods = {
         name: {seed: Curve(np.array([0.1, end]), costs) for seed, end in enumerate(found)}
         for name, found in (("base", [0.5] * len(ends)), ("other", ends))

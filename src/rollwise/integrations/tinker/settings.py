@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from rollwise.training.backend import Backend
 
 
-KEY = "TINKER_API_KEY"
-
-
 @dataclass(frozen=True)
 class TinkerSettings(BackendSettings):
     """At Tinker, which draws too; address and key come from the environment."""
