@@ -12,13 +12,12 @@ from rollwise.config import TrainConfig
 from rollwise.config.base import Rule, refusals
 from rollwise.engines.ends import end_tokens
 from rollwise.errors import ConfigError
+from rollwise.integrations.tinker.settings import KEY
 from rollwise.models.loading import load_tokenizer, model_path
 from rollwise.releases import unmet
 
 if TYPE_CHECKING:
     from rollwise.integrations.tinker.engine import TinkerEngine
-
-KEY = "TINKER_API_KEY"
 
 UNCHANGED = (
     *("model.lora_alpha", "model.lora_modules", "model.gradient_checkpointing"),

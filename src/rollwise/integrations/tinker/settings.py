@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from rollwise.config import TrainConfig
     from rollwise.training.backend import Backend
 
+KEY = "TINKER_API_KEY"
+"""The environment variable that holds the key."""
+
 
 @dataclass(frozen=True)
 class TinkerSettings(BackendSettings):
