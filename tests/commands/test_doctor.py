@@ -149,20 +149,3 @@ def test_a_file_is_read_as_a_run_reads_it(doctor, tmp_path, rows, state, detail)
 )
 def test_what_a_settings_file_is_valid_for(doctor, settings, detail):
     assert doctor(settings)[1]["settings.toml"]["detail"].startswith(detail)
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ("seconds = 60", "`seconds` must be unset: verl's"),
-        ("[prompts]\nbatch_sise = 8", "no setting `prompts.batch_sise`"),
-    ],
-)
-def test_what_rollwise_verl_refuses_is_not_valid(doctor, say, installed, tmp_path, settings, said):
-    """The same words as `rollwise verl` has, without verl installed."""
-    installed(verl=None)
-    code, found = doctor(f"{settings}\n[verl.trainer]\nnnodes = 2\n")
-    one = found["settings.toml"]
-    assert (code, one["state"]) == (1, "broken") and said in one["detail"]
-    code, shown = say("verl", tmp_path / "run", tmp_path / "settings.toml", "--print")
-    assert code == 2 and one["detail"] in shown

@@ -14,7 +14,6 @@ from rollwise.commands.prepare import histogram
 from rollwise.config import PrepareConfig, make_settings
 from rollwise.config.drawing import pass_rate_range
 from rollwise.errors import ConfigError
-from rollwise.reports.card import code
 from rollwise.tasks import read_problems
 
 TINY = ["--data.problems", "12", "--samples", "4", "--portion", "4"]
@@ -217,17 +216,3 @@ def test_the_histogram_has_every_rate_once():
     assert (found["(0, 0.1]"], found["(0.2, 0.3]"], found["(0.3, 0.4]"]) == (1, 1, 1)
     assert found["(0.9, 1)"] == 1
     assert sum(histogram(np.arange(17) / 16).values()) == 17
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain", "`plain`"),
-        ("a`b", "`` a`b ``"),
-        ("``", "``` `` ```"),
-        ("a\nb\x1b\u202e", "`a b  `"),
-        ("<b>", "`<b>`"),
-    ],
-)
-def test_text_of_strangers_in_a_card_is_code(text, shown):
-    assert code(text) == shown

@@ -199,57 +199,6 @@ def test_a_prompt_is_sorted_and_shown_by_all_its_responses_not_by_the_last(show,
     assert run_script(page, shown) == [seldom, often]
 
 
-@pytest.mark.parametrize("seconds", [0.02, 3, 4000])
-def test_every_axis_has_labels_however_long_the_run(show, tmp_path, seconds):
-    path = make_run(tmp_path / "run", steps=1)
-    lines = [step_line(step) | {"elapsed": seconds * step} for step in range(1, 6)]
-    for line in lines[1:]:
-        RunFolder(path).log(line)
-    page = show(write_report(path))
-    labels = (
-        "charts.get('reward').uplot.axes[0]._values.filter((text) => text !== '' && text !== null)"
-    )
-    for axis in ("steps", "draws", "tokens", "minutes"):
-        choose(page, "chart-axis", axis)
-        assert len(run_script(page, labels)) >= 2, axis
-
-
-@pytest.mark.parametrize("pointer", ["mouse", "touch"])
-def test_a_value_stands_beside_the_swatch_of_its_own_line_by_mouse_and_by_touch(
-    show, tmp_path, pointer
-):
-    path = make_run(tmp_path / "run", steps=0)
-    for step in range(1, 5):
-        RunFolder(path).log(step_line(step) | {"reward": step / 10})
-    page = show(write_report(path), 400)
-    over = page.find_element("css selector", "#chart-reward .u-over")
-    run_script(page, "arguments[0].scrollIntoView({block: 'center'})", over)
-    x, y, width = run_script(
-        page, "(({x, y, width}) => [x, y, width])(arguments[0].getBoundingClientRect())", over
-    )
-    if pointer == "touch":
-        points = [{"x": x + width - 2, "y": y + 20}]
-        page.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
-        event = {"type": "touchStart", "touchPoints": points}
-        page.execute_cdp_cmd("Input.dispatchTouchEvent", event)
-    else:
-        event = {"type": "mouseMoved", "x": x + width - 2, "y": y + 20}
-        page.execute_cdp_cmd("Input.dispatchMouseEvent", event)
-    found = "[...document.querySelectorAll('#chart-reward .legend button > *')]"
-    wait_for(page, f"{found}[2].textContent !== ''")
-    mean, own = run_script(
-        page,
-        f"[0, 3].map((at) => [{found}[at].firstChild.getAttribute('stroke-width'), "
-        f"{found}[at + 1].textContent, {found}[at + 2].textContent])",
-    )
-    if pointer == "touch":
-        ended = {"type": "touchEnd", "touchPoints": []}
-        page.execute_cdp_cmd("Input.dispatchTouchEvent", ended)
-        page.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
-    assert mean == ["2.5", "reward, mean of 4 steps", "0.25"]
-    assert own == ["1", "of the step", "0.4"]
-
-
 def test_a_finding_leads_to_its_chart_and_words_are_explained(show, report):
     page = show(report)
     leads = run_script(page, "[...document.querySelectorAll('.warnings a')].map((a) => a.hash)")

@@ -10,32 +10,13 @@ from rollwise.reports.page import write_page
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_more_methods_than_colours_can_be_told_apart(show, tmp_path, theme):
-    names = [f"method {number}" for number in range(20)]
-    ends = {name: [at / 20] for at, name in enumerate(names)}
-    page = show(compared(tmp_path / "c", ends), theme=theme)
-    looks = run_script(
-        page,
-        "[...document.querySelectorAll('#chart-accuracy-tokens .legend svg')].map((s) => "
-        "getComputedStyle(s.firstChild).stroke + s.firstChild.getAttribute('stroke-dasharray'))",
-    )
-    assert len(looks) == len(set(looks)) == 21  # and the target
-    drawn = run_script(
-        page,
-        "charts.get('accuracy-tokens').uplot.series.filter((s) => / [0-9]+$/.test(s.label))"
-        ".map((s) => s.stroke() + s.dash)",
-    )
-    assert len(drawn) == len(set(drawn)) == 20
-
-
 @pytest.mark.parametrize(("width", "theme"), SIZES)
 def test_the_other_reports_open_too(show, tmp_path, width, theme):
     ends = {HOSTILE_NAME: [0.5, 0.6], "other": [0.7, 0.8]}
     (tmp_path / "e").mkdir()
     evaluated = evaluation(tmp_path / "e", FOUR, 0.25, ["12", "7", "", "12"], HOSTILE_NAME)
     comparison = compared(tmp_path / "c", ends)
-    for report, charts in ((comparison, 4), (evaluated, 2)):
+    for report, charts in ((comparison, 5), (evaluated, 2)):
         page = show(report, width, theme)
         assert run_script(page, "charts.size") == charts
         assert run_script(page, "controls === null")  # they have one axis

@@ -87,19 +87,6 @@ def test_it_has_a_chart_of_everything_that_is_asked_after(run):
     ]
 
 
-def test_it_shows_the_responses_of_each_visit_newest_first(run):
-    (prompt,) = read(run).data["prompts"]
-    assert [visit["step"] for visit in prompt["responses"]] == list(range(8, 0, -1))
-    assert prompt["responses"][0]["rows"] == [
-        [0, 0, 0.5, None, False, "8=0"],
-        [1, 1, -0.5, None, False, "8=1"],
-        [2, 0, 0.5, None, False, "8=2"],
-        [3, 1, -0.5, None, False, "8=3"],
-        [4, 0, None, None, False, "8=4"],
-    ]
-    assert (prompt["question"], prompt["answer"]) == ("7+5?", "12")
-
-
 def test_every_prompt_has_its_pass_rates_and_beliefs_over_the_run(tmp_path):
     path = make_run(tmp_path / "run")
     folder = RunFolder(path)
@@ -125,15 +112,6 @@ def test_every_prompt_has_its_pass_rates_and_beliefs_over_the_run(tmp_path):
     assert (prompts["a?"]["correct"], prompts["a?"]["drawn"]) == (3, 8)
     assert prompts["b?"]["visits"]["exit_reason"] == ["futile"]
     assert (prompts["b?"]["answer"], prompts["b?"]["responses"]) == (None, [])
-
-
-def test_of_many_visits_of_a_prompt_some_are_shown_evenly_spaced(tmp_path, monkeypatch):
-    monkeypatch.setattr("rollwise.reports.prompts.MOST_VISITS", 3)
-    visits = [sample(step, 0, "x") for step in range(1, 10)]
-    page = read(write_report(make_run(tmp_path / "run", samples=visits)).parent)
-    (prompt,) = page.data["prompts"]
-    assert (prompt["visits"]["step"], prompt["visited"]) == ([1, 5, 9], 9)
-    assert "at most 3 are shown, evenly spaced" in page.data["note"]
 
 
 def test_the_ledger_is_a_table_that_adds_up(tmp_path):
@@ -221,17 +199,6 @@ def test_a_run_that_was_only_or_never_evaluated_has_a_report(tmp_path):
     assert "Held-out problems" not in page.text
     assert not {"heldout", "pass_rate_by_expected"} & page.charts.keys()
     assert "reward" in page.charts
-
-
-def test_a_short_run_is_not_said_to_be_without_trends(tmp_path):
-    well = {"lost_draws": 0, "grader_failures": 0}
-    short, long = (
-        read(write_report(make_run(tmp_path / f"{steps}", steps, more=well)).parent).text
-        for steps in (9, 10)
-    )
-    assert "Too short to judge trends: fewer than 10 steps. Failures" in short
-    assert "Nothing to warn of" not in short
-    assert "Nothing to warn of: no collapse" in long
 
 
 def test_what_a_model_wrote_is_text_and_never_markup(tmp_path):

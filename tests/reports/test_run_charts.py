@@ -41,16 +41,6 @@ def test_what_a_sampler_has_learnt_is_plotted(tmp_path):
     assert [each["colour"] for each in charts["competence"]["lines"]] == [1, 0]
 
 
-def test_a_streamed_run_shows_its_surplus_in_place_of_rounds(tmp_path):
-    path = make_run(tmp_path / "streamed", more={"draws_by_round": [], "surplus_draws": 6})
-    write_report(path)
-    lines = read(path).charts["draws"]["lines"]
-    assert [each["label"] for each in lines if "group" not in each] == [
-        f"{name}, mean of 3 steps" for name in ("all", "surplus")
-    ]
-    assert lines[2]["values"] == [1.5, 1.5, 1.5]  # 6 of 4 prompts
-
-
 def test_single_responses_have_no_charts_of_groups():
     groups, single = [step_line(1)], [step_line(1) | {"prompts": 48, "draws_per_prompt": 1.0}]
     names = [{chart["id"] for chart in RunCharts(lines).charts} for lines in (groups, single)]
