@@ -95,7 +95,7 @@ def test_charts_are_zoomed_read_and_switched(show, report, width, theme):
         choose(page, field, value)
     assert run_script(page, ends) == [4, 8]
     assert run_script(page, ends.replace("reward", "entropy")) == [4, 8]  # zoomed together
-    page.find_element("id", "chart-all").click()
+    run_script(page, "document.getElementById('chart-all').click()")
     assert run_script(page, ends) == [1, 12]
 
     plot = page.find_element("css selector", "#chart-reward .u-over")
@@ -120,10 +120,10 @@ def test_charts_are_zoomed_read_and_switched(show, report, width, theme):
     page.find_element("css selector", "#chart-reward .plot").send_keys("0")
 
     button = page.find_element("css selector", "#chart-zero_variance .legend button")
-    button.click()
+    run_script(page, "arguments[0].click()", button)
     assert button.get_attribute("aria-pressed") == "false"
     assert run_script(page, "charts.get('zero_variance').uplot.series[1].show") is False
-    button.click()
+    run_script(page, "arguments[0].click()", button)
     assert run_script(page, "charts.get('zero_variance').uplot.series[1].show") is True
 
     run_script(page, "document.querySelector('#chart-heldout details').open = true")
@@ -146,7 +146,7 @@ def test_prompts_are_searched_sorted_and_opened(show, report, width, theme):
     shown = "[...document.querySelectorAll('.question')].map((q) => q.textContent)"
 
     assert run_script(page, count) == "49 prompts, the first 25 shown"
-    page.find_element("id", "prompt-more").click()
+    run_script(page, "document.getElementById('prompt-more').click()")
     assert len(run_script(page, shown)) == 49
     choose(page, "prompt-search", "question 3-12", "input")
     assert run_script(page, shown) == ["question 3-12?"]
@@ -166,10 +166,10 @@ def test_prompts_are_searched_sorted_and_opened(show, report, width, theme):
     choose(page, "prompt-exit", "futile")
     assert run_script(page, count) == "12 prompts"
     choose(page, "prompt-exit", "")
-    page.find_element("id", "prompt-only").click()
+    run_script(page, "document.getElementById('prompt-only').click()")
     assert run_script(page, shown) == [HOSTILE_NAME]
 
-    page.find_element("css selector", ".prompt summary").click()
+    run_script(page, "document.querySelector('.prompt summary').click()")
     wait_for(page, "document.querySelector('.sides') !== null")
     opened = run_script(page, "document.querySelector('.opened').innerText")
     assert "Step 12: 2 of 4 correct. Sampling ended because the exit rule was met" in opened
