@@ -176,7 +176,7 @@ def part_settings(part: str, only: Sequence[str]) -> dict[str, Any]:
     settings = {name: METHODS[name] for name in ("tokens", "evaluations", "seeds", "base")}
     if part == "factorial":
         return settings | METHODS["factorial"]["length"] | {"methods": factorial_methods(chosen)}
-    names = only or [*chosen, *METHODS["learner_of"]]
+    names = only or [m for m in METHODS["methods"] if m in chosen or m in METHODS["learner_of"]]
     return settings | {"methods": {name: with_chosen(name, chosen) for name in names}}
 
 

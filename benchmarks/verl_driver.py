@@ -13,7 +13,6 @@ import json
 import os
 import tempfile
 import time
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -182,7 +181,7 @@ def put(reports: dict[str, PromptReport], with_reports: bool) -> list[str]:
 
 def learn(trainer: RollwiseTrainer, batch: KVBatchMeta) -> None:
     """What our trainer does between sampling and learning."""
-    trainer._used, trainer._capped = {}, Counter()
+    trainer._used = {}
     base = PPOTrainer._compute_advantage
     # verl's own part of this reads tensors and writes them: the same for both, so left out.
     PPOTrainer._compute_advantage = lambda self, batch, metrics: self._advantages(

@@ -54,7 +54,8 @@ def load_plugin(name: str, folders: Sequence[str], what: str = "class") -> Any:
         _LOADED[attribute] = module
     found = getattr(module, attribute, None)
     if found is None:
-        own = [n for n, v in inspect.getmembers(module, _is_code) if v.__module__ == module_name]
+        members = inspect.getmembers(module, lambda v: inspect.isfunction(v) or inspect.isclass(v))
+        own = [name for name, value in members if value.__module__ == module_name]
         has = ", ".join(n for n in own if not n.startswith("_")) or f"no public {kind}"
         raise ConfigError(f"{name!r}: no {attribute!r} in module {module_name}, which has {has}")
     if not callable(found):
@@ -126,7 +127,3 @@ def _import(module_name: str, name: str, folders: Sequence[str]) -> ModuleType:
         raise ConfigError(
             f"{name!r}: no module {error.name!r} in {' or '.join(folders)} or on Python's path"
         ) from error
-
-
-def _is_code(value: object) -> bool:
-    return inspect.isfunction(value) or inspect.isclass(value)

@@ -19,7 +19,7 @@ group = {size = 4, zero_variance = "drop"}
 advantage.objective = "reference"
 prompts = {type = "uniform", batch_size = 64}
 learner.mini_batches = 1
-step.response_cap = 0.0
+step.normalize_gradients = false
 """
 """Reinforce-Ada's, from which all begins that names a method."""
 
@@ -29,7 +29,7 @@ belief.type = "logit_kalman"
 exit = {type = "fixed_count", samples = 1}
 advantage = {objective = "linear", baseline = "belief"}
 learner = {average = "responses", mini_batches = 8, warmup_updates = 40, old_logprobs = "engine"}
-step.response_cap = 1.0
+step.normalize_gradients = true
 """
 
 FIXED_COUNT = """
@@ -60,11 +60,11 @@ DEPENDENT = [
     ("grading = {type = 'code', timeout = 3.0}", "grading.timeout = 3.0"),
     # With no method named single responses teach. vLLM's probabilities are not the learner's.
     (
-        "prompts.batch_size = 32\nstep.response_cap = 1.0",
+        "prompts.batch_size = 32\nstep.normalize_gradients = true",
         SINGLE_RESPONSES + "prompts.batch_size = 32",
     ),
     ("engine.type = 'vllm'", "learner.old_logprobs = 'learner'"),
-    ("step.response_cap = 0.0", "step.response_cap = 0.0\nexit.samples = 1"),
+    ("step.normalize_gradients = false", "step.normalize_gradients = false\nexit.samples = 1"),
     # Anything of a method begins from Reinforce-Ada.
     ("exit.type = 'balanced'", FOR_GROUPS),
     ("prompts.type = 'uniform'", FOR_GROUPS),

@@ -30,7 +30,7 @@ SINGLE_RESPONSES: dict[str, dict[str, Any]] = {
     "belief": {"type": "logit_kalman"},
     "exit": {"type": "fixed_count", "samples": 1},
     "advantage": {"baseline": "belief"},
-    "step": {"response_cap": 1.0},
+    "step": {"normalize_gradients": True},
     "learner": {"average": "responses", "mini_batches": 8, "warmup_updates": 40},
 }
 """The method where none is given (docs/belief.md)."""

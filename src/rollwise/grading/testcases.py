@@ -136,12 +136,10 @@ def same_output(printed: str, expected: str) -> bool:
 
     White space at the ends of lines, and empty lines at the end, do not count, as in LiveCodeBench.
     """
-    first, second = map(_lines, (printed, expected))
+    first, second = (
+        [line.strip() for line in text.strip().split("\n")] for text in (printed, expected)
+    )
     return len(first) == len(second) and all(map(_same_line, first, second))
-
-
-def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text.strip().split("\n")]
 
 
 def _same_line(first: str, second: str) -> bool:

@@ -121,52 +121,73 @@ def normalize_advantages(
     ]
 
 
-def gradient_size(advantage: float, response: ResponseFigures, average: Average) -> float:
-    """Estimate the norm of the gradient of a response's loss, up to a factor common to all.
+def score_norm(response: ResponseFigures, average: Average) -> float:
+    """Estimate the norm of ∇ log π of a response, its score, up to a factor common to all.
 
-    g = |A|·√(Σ_t (1 − π_t)²), and divided by T where the loss averages over each response's tokens
-    first: the gradient of log π_t in the logits has a norm of at least 1 − π_t.
+    √(Σ_t (1 − π_t)²), and divided by T where the loss averages over each response's tokens first:
+    the gradient of log π_t in the logits has a norm of at least 1 − π_t.
 
     Raises:
         EngineError: The engine reported no log-probabilities.
     """
     if np.isnan(response.improbability):
         raise EngineError(
-            "`step.response_cap` estimates gradients from the log-probability of each token, and "
-            "the engine reported none; set it to 0, or take an engine that reports them"
+            "`step.normalize_gradients` and `step.response_cap` estimate gradients from the "
+            "log-probability of each token, and the engine reported none; turn them off, or take "
+            "an engine that reports them"
         )
-    size = abs(advantage) * response.improbability
+    size = response.improbability
     return size / max(1, response.learned) if average == "responses" else size
+
+
+def normalize_gradients(groups: Sequence[TrainedGroup], average: Average) -> list[TrainedGroup]:
+    """Divide each advantage by the norm of its response's score.
+
+    A_i ← A_i·m/max(s_i, m/10), where s_i is the `score_norm` of response i, and m the median over
+    those of the step that teach. So the gradient of a response has the norm |A_i|, by estimate and
+    up to a common factor; else responses that the model is sure of hardly count.
+    """
+    norms = _score_norms(groups, average)
+    median = _median(groups, norms)
+    return _scaled(groups, [median / np.maximum(norm, median / 10) for norm in norms])
 
 
 def cap_responses(
     groups: Sequence[TrainedGroup], ratio: float, average: Average
-) -> tuple[list[TrainedGroup], int]:
+) -> list[TrainedGroup]:
     """Scale down the advantages of responses whose gradients are estimated to be large.
 
     The largest gradient of a step can be fifty times the median one, and decides the direction of
     an update; clipping the norm of the whole update leaves nothing of the others. With c the ratio,
-    A_i ← A_i·min(1, c·median(g)/g_i), where g_i is the `gradient_size` of response i, and the
-    median is over those of the step that teach. Returns the groups, and how many responses were
-    scaled down.
+    A_i ← A_i·min(1, c·median(g)/g_i), where g_i = |A_i|·`score_norm` of response i, and the median
+    is over those of the step that teach.
     """
-    sizes = [
-        np.array(
-            [
-                gradient_size(advantage, ResponseFigures.of(response), average)
-                for response, advantage in zip(group.responses, group.advantages, strict=True)
-            ]
-        )
+    norms = _score_norms(groups, average)
+    sizes = [np.abs(group.advantages) * norm for group, norm in zip(groups, norms, strict=True)]
+    bound = ratio * _median(groups, sizes)
+    return _scaled(groups, [bound / np.maximum(size, bound) for size in sizes])
+
+
+def _score_norms(groups: Sequence[TrainedGroup], average: Average) -> list[NDArray[np.float64]]:
+    return [
+        np.array([score_norm(ResponseFigures.of(r), average) for r in group.responses])
         for group in groups
     ]
-    kept = [size for size, group in zip(sizes, groups, strict=True) if not group.dropped]
-    known = np.concatenate([*kept, np.zeros(0)])
-    if not (known > 0).any():
-        return list(groups), 0
-    bound = ratio * np.median(known[known > 0])
-    scales = [np.divide(bound, size, out=np.ones_like(size), where=size > bound) for size in sizes]
-    capped = [
+
+
+def _median(groups: Sequence[TrainedGroup], sizes: Sequence[NDArray[np.float64]]) -> float:
+    """Return the median over the members that teach; the smallest number if none does."""
+    pairs = zip(sizes, groups, strict=True)
+    known = [s[(s > 0) & (group.advantages != 0)] for s, group in pairs if not group.dropped]
+    values = np.concatenate([*known, np.zeros(0)])
+    return float(np.median(values)) if len(values) else float(np.finfo(float).tiny)
+
+
+def _scaled(
+    groups: Sequence[TrainedGroup], scales: Sequence[NDArray[np.float64]]
+) -> list[TrainedGroup]:
+    """Multiply the advantages of each group's members."""
+    return [
         replace(group, advantages=group.advantages * scale)
         for group, scale in zip(groups, scales, strict=True)
     ]
-    return capped, int((known > bound).sum())

@@ -93,6 +93,12 @@ class StepRecipe:
         "as well (`standardize`: REINFORCE++, SPO).",
         name="step.normalize_advantages",
     )
+    normalize_gradients: bool = setting(
+        False,
+        "Divide each advantage by the norm of ∇ log π of its response, estimated from the engine's "
+        "log-probabilities, so that gradients are as large as advantages say.",
+        name="step.normalize_gradients",
+    )
     response_cap: float = setting(
         0.0,
         "Scale down the advantage of a response whose gradient, estimated from the engine's "
@@ -202,6 +208,11 @@ class StepRecipe:
         return getattr(self.allocation, "pilot", 0)  # one of the user's may inherit from nothing
 
     @property
+    def needs_logprobs(self) -> bool:
+        """Whether gradients are estimated, from log-probabilities that the engine has to report."""
+        return self.normalize_gradients or self.response_cap > 0
+
+    @property
     def uses_priors(self) -> bool:
         """Whether sampling or advantages depend on what is believed of the prompts' pass rates."""
         return (
@@ -239,7 +250,7 @@ SINGLE_RESPONSES: Mapping[str, Any] = {
     "zero_variance": "keep",
     "objective": "linear",
     "baseline": "belief",
-    "response_cap": 1.0,
+    "normalize_gradients": True,
 }
 """The recipe that every trainer follows by default: one response a prompt, compared with what was
 expected of the prompt. It goes with the prompt sampler `Posterior` and the belief `LogitKalman`,

@@ -8,7 +8,13 @@ from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool
 from rollwise.sampling.draws import Key
 from rollwise.step.episodes import Example
-from rollwise.step.groups import TrainedGroup, cap_responses, make_group, normalize_advantages
+from rollwise.step.groups import (
+    TrainedGroup,
+    cap_responses,
+    make_group,
+    normalize_advantages,
+    normalize_gradients,
+)
 from rollwise.step.metrics import rollout_metrics, tell, visit_rows
 from rollwise.step.recipe import StepRecipe
 from rollwise.step.rollouts import RollOut, Rollouts, draw_rollouts
@@ -50,23 +56,18 @@ def take_step(
 
 def learn_from(recipe: StepRecipe, sampler: PromptSampler, rollouts: Rollouts) -> Step:
     """Do what `take_step` does once the responses are drawn."""
-    groups, capped = make_groups(recipe, rollouts.pools, lambda pool: make_group(recipe, pool))
-    return conclude(recipe, sampler, rollouts, groups, capped)
+    groups = make_groups(recipe, rollouts.pools, lambda pool: make_group(recipe, pool))
+    return conclude(recipe, sampler, rollouts, groups)
 
 
 def conclude(
-    recipe: StepRecipe,
-    sampler: PromptSampler,
-    rollouts: Rollouts,
-    groups: list[TrainedGroup],
-    capped: Mapping[str, int],
+    recipe: StepRecipe, sampler: PromptSampler, rollouts: Rollouts, groups: list[TrainedGroup]
 ) -> Step:
     """Tell the sampler what was drawn, and measure the step, once `make_groups` has its groups."""
     visits = visit_rows(sampler, rollouts.pools, [group.trained for group in groups])
     metrics = {
         **rollout_metrics(rollouts, groups, first=recipe.group_size),
         **tell(sampler, *rollouts.counts()),
-        **capped,
         "seconds": {"sampling": rollouts.cost.sampling, "grading": rollouts.cost.grading},
     }
     return Step(rollouts, groups, metrics, visits)
@@ -74,14 +75,14 @@ def conclude(
 
 def make_groups(
     recipe: StepRecipe, pools: Sequence[Pool], make: Callable[[Pool], TrainedGroup]
-) -> tuple[list[TrainedGroup], dict[str, int]]:
+) -> list[TrainedGroup]:
     """Make the groups of a step, with advantages that take the step's other prompts into account.
 
-    `make` makes a pool's group. Returns the groups, and `capped_responses` where the recipe has a
-    cap.
+    `make` makes a pool's group.
     """
     groups = normalize_advantages([make(pool) for pool in pools], recipe.normalize_advantages)
-    if not recipe.response_cap:
-        return groups, {}
-    groups, capped = cap_responses(groups, recipe.response_cap, recipe.average)
-    return groups, {"capped_responses": capped}
+    if recipe.normalize_gradients:
+        groups = normalize_gradients(groups, recipe.average)
+    if recipe.response_cap:
+        groups = cap_responses(groups, recipe.response_cap, recipe.average)
+    return groups

@@ -26,7 +26,7 @@ WAYS = {
         strategy="all",
         objective="linear",
         baseline="belief",
-        response_cap=1.0,
+        normalize_gradients=True,
     ),
     "trl": AdaptiveSampling(engine="trl"),
 }

@@ -37,7 +37,7 @@ def test_two_processes_train_on_the_groups_that_one_trains_on(tmp_path):
         assert two[name]["tokens"] == one[name]["tokens"]
         assert two[name]["weights"] == pytest.approx(one[name]["weights"], rel=1e-5)
         for alone, together in zip(one[name]["steps"], two[name]["steps"], strict=True):
-            # `response_cap` reads log-probabilities, whose last digits depend on the batch.
+            # `normalize_gradients` reads log-probabilities, whose last digits depend on the batch.
             advantages = [[row.pop("advantage") for row in rows] for rows in (alone, together)]
             assert advantages[1] == pytest.approx(advantages[0], rel=1e-4, abs=1e-12)
             assert together == alone

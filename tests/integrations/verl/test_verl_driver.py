@@ -1,7 +1,6 @@
 """What verl's trainers do with the reports of their workers, without a run."""
 
 import json
-from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -66,7 +65,7 @@ def trainer(tmp_path):
         trainer=SimpleNamespace(default_local_dir=str(tmp_path), resume_mode="auto")
     )
     trainer.replay_buffer = SimpleNamespace(reports={}, failed=set())
-    trainer._under_way, trainer._used, trainer._capped = {}, {}, Counter()
+    trainer._under_way, trainer._used = {}, {}
     trainer._question = str
     trainer.recorder = Recorder(trainer.settings, str(tmp_path / "run"))
     trainer.timing_raw, trainer._figures = {"gen": 1.5}, {"draws": 3, "entropy": float("nan")}

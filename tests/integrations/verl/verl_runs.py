@@ -145,21 +145,21 @@ def expected_advantages(config, pools, believed, learnt):
     """(prompt, draw) -> its advantage by the core, without the prompts that are left out.
 
     Of the recorded rows of each prompt's pool, what was `believed` of it when it was asked for, and
-    what the learner was given: the cap looks at its probabilities.
+    what the learner was given: its probabilities say how large gradients are.
     """
     recipe = step_recipe(config)
     priors = [believed[key] for key in pools] if recipe.uses_priors else None
     session = recipe.session(pools, 0, priors=priors)
     for key, rows in pools.items():
         for row in rows:
-            logprobs = learnt[key, row["index"]][0]["logprobs"] if recipe.response_cap else []
+            logprobs = learnt[key, row["index"]][0]["logprobs"] if recipe.needs_logprobs else []
             tokens = range(row["tokens"])
             drawn = SimpleNamespace(tokens=tokens, logprobs=logprobs, truncated=row["truncated"])
             session.pools[key].take(row["reward"], drawn)
     make = lambda pool: make_group(recipe, pool)  # noqa: E731
     return {
         (group.pool.key, pools[group.pool.key][place]["index"]): value
-        for group in make_groups(recipe, list(session.pools.values()), make)[0]
+        for group in make_groups(recipe, list(session.pools.values()), make)
         for place, value in zip(group.members.indices, group.advantages, strict=True)
         if not group.dropped
     }

@@ -120,7 +120,7 @@ class SessionWorker:
             outputs[-1].extra_fields[LAST_TURN] = last_turn(outputs[-1].response_mask)
         if validate:
             return await super()._agent_loop_postprocess(output, validate, **fields)  # type: ignore[misc]
-        needs_logprobs = self.mode != "sync" or self.recipe.response_cap > 0
+        needs_logprobs = self.mode != "sync" or self.recipe.needs_logprobs
         if wrong := unusable(outputs, needs_logprobs):
             raise ValueError(f"the agent loop {wrong}")
         await self._compute_score(outputs, kwargs=fields)  # type: ignore[attr-defined]

@@ -159,8 +159,8 @@ def _rules_for_verl(get: Callable[[str], Any], settings: TrainConfig, mode: str)
         ("algorithm.filter_groups.enable", (None, False), "`group.zero_variance` decides that"),
         ("data.gen_batch_size", (None, size), "a step's prompts are asked at once"),
     ]
-    if settings.step.response_cap:
-        reason = "`step.response_cap` estimates gradients from them"
+    if settings.step.normalize_gradients or settings.step.response_cap:
+        reason = "`step.normalize_gradients` and `step.response_cap` estimate gradients from them"
         rules.append((f"{ROLLOUT}.calculate_log_probs", (True,), reason))
     if get("reward.reward_model.enable"):
         reason = "a colocated reward model grades after sampling, which rewards have to steer"

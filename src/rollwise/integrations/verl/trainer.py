@@ -70,7 +70,6 @@ class PoolTrainer:
         self._row_advantages: list[float] = []
         self._under_way: dict[str, Key] = {}  # verl's name -> key, of prompts that no step has used
         self._used: dict[str, tuple[PromptReport, TrainedGroup]] = {}
-        self._capped: Counter[str] = Counter()
         self._figures: Row = {}
         self._heldout: Row | None = None
         self.recorder = Recorder(self.settings, config[NAME].output)
@@ -118,7 +117,7 @@ class PoolTrainer:
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
         """Take a step, tell the sampler the pass rates of its prompts, and measure it."""
-        self._used, self._capped = {}, Counter()
+        self._used = {}
         batch = super().step(metrics, timing_raw)  # type: ignore[misc]
         self._tell()
         metrics.update(numbers({NAME: self._figures}))
@@ -136,7 +135,7 @@ class PoolTrainer:
         session.lost = sum(report.lost for report in reports)
         cost = RolloutCost(tokens=sum(report.tokens for report in reports))
         rollouts = Rollouts(session, cost=cost)
-        step = conclude(self.recipe, self.sampler, rollouts, groups, self._capped)
+        step = conclude(self.recipe, self.sampler, rollouts, groups)
         for uid in (*self._used, *failed):
             self._under_way.pop(uid)
         self._figures = step.metrics | {"failed_prompts": len(failed)}
@@ -170,8 +169,7 @@ class PoolTrainer:
         reports = self.replay_buffer.reports
         made = {r.key: r.group(self.recipe.positive_threshold) for r in reports.values()}
         pools = [group.pool for group in made.values()]
-        groups, capped = make_groups(self.recipe, pools, lambda pool: made[pool.key])
-        self._capped.update(capped)
+        groups = make_groups(self.recipe, pools, lambda pool: made[pool.key])
         known: dict[str, float] = {}
         for (uid, report), group in zip(reports.items(), groups, strict=True):
             self._used[uid] = report, group

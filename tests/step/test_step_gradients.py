@@ -1,4 +1,4 @@
-"""A bound on advantages by what the engine reported of each response."""
+"""Advantages scaled by what the engine reported of each response."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from rollwise.errors import EngineError
 from rollwise.sampling import Draw, Pool
 from rollwise.step import StepRecipe, make_group
 from rollwise.step.episodes import Episode, ResponseFigures, Span, Usage
-from rollwise.step.groups import cap_responses, gradient_size
+from rollwise.step.groups import cap_responses, normalize_gradients, score_norm
 
 HALF, SURE = np.log(0.5), np.log(0.9)
 
@@ -30,45 +30,47 @@ def advantages(groups):
     return [float(group.advantages[0]) for group in groups]
 
 
-def test_the_size_of_a_gradient_by_hand():
+def test_the_norm_of_a_score_by_hand():
     """1 − π is ½, ½ and 0.1: √(¼ + ¼ + 0.01); averaged by response, a third of it."""
     [drawn], [empty] = single([HALF, HALF, SURE]).responses, single([]).responses
-    size, figures = 2 * np.sqrt(0.51), ResponseFigures.of(drawn)
-    assert gradient_size(-2.0, figures, "tokens") == pytest.approx(size)
-    assert gradient_size(-2.0, figures, "responses") == pytest.approx(size / 3)
-    assert gradient_size(1.0, ResponseFigures.of(empty), "responses") == 0
+    norm, figures = np.sqrt(0.51), ResponseFigures.of(drawn)
+    assert score_norm(figures, "tokens") == pytest.approx(norm)
+    assert score_norm(figures, "responses") == pytest.approx(norm / 3)
+    assert score_norm(ResponseFigures.of(empty), "responses") == 0
+
+
+def test_normalized_gradients_are_as_large_as_advantages():
+    """Norms 0.5, 1, 0.1 and 0.001, and one that teaches nothing: the median of four is 0.3."""
+    drawn = [([HALF], 1.0), ([HALF] * 4, -2.0), ([SURE], 1.0), ([np.log(0.999)], 1.0), ([HALF], 0)]
+    scaled = normalize_gradients([single(*each) for each in drawn], "tokens")
+    assert advantages(scaled) == pytest.approx([0.6, -0.6, 3.0, 10.0, 0.0], rel=1e-5)
 
 
 def test_what_exceeds_the_bound_is_scaled_down_to_it():
     """Sizes 0.5, 0.5·√4 = 1, 0.1, 0.4 and 0 (it teaches nothing): the median of four is 0.45."""
     drawn = [([HALF], 1.0), ([HALF] * 4, -1.0), ([SURE], 1.0), ([HALF], 0.8), ([HALF], 0.0)]
     groups = [single(*each) for each in drawn]
-    capped, count = cap_responses(groups, 2.0, "tokens")
-    assert count == 1
-    assert advantages(capped) == pytest.approx([1.0, -0.9, 1.0, 0.8, 0.0])
+    assert advantages(cap_responses(groups, 2.0, "tokens")) == pytest.approx(
+        [1.0, -0.9, 1.0, 0.8, 0.0]
+    )
     assert advantages(groups) == [1.0, -1.0, 1.0, 0.8, 0.0]
-    capped, count = cap_responses(groups, 1.0, "tokens")
-    assert count == 2
-    assert advantages(capped) == pytest.approx([0.9, -0.45, 1.0, 0.8, 0.0])
-
-
-def test_averages_by_response_make_long_responses_small():
-    """Sizes 0.5 and 0.5·√4/4 = 0.25: the median is 0.375."""
-    capped, _ = cap_responses([single([HALF]), single([HALF] * 4)], 1.0, "responses")
-    assert advantages(capped) == pytest.approx([0.75, 1.0])
+    assert advantages(cap_responses(groups, 1.0, "tokens")) == pytest.approx(
+        [0.9, -0.45, 1.0, 0.8, 0.0]
+    )
 
 
 def test_only_what_the_model_drew_counts_in_an_episode():
     spans = Span([1], np.array([HALF], np.float32)), Span([7, 8, 9])
     episode = group_of(Episode(spans=spans, usage=Usage(1)))
-    bounded, _ = cap_responses([episode, single([HALF]), single([HALF])], 1.0, "tokens")
+    bounded = cap_responses([episode, single([HALF]), single([HALF])], 1.0, "tokens")
     assert advantages(bounded) == pytest.approx([1.0, 1.0, 1.0])
 
 
 def test_a_step_that_teaches_nothing_stays_as_it_is():
     groups = [single([HALF], reward=0.0)]
-    assert cap_responses(groups, 1.0, "tokens") == (groups, 0)
-    assert cap_responses([], 1.0, "tokens") == ([], 0)
+    assert advantages(cap_responses(groups, 1.0, "tokens")) == [0.0]
+    assert advantages(normalize_gradients(groups, "tokens")) == [0.0]
+    assert cap_responses([], 1.0, "tokens") == []
 
 
 def test_an_engine_that_reports_no_logprobs_is_refused():
