@@ -21,7 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True, help="a parquet file")
     parser.add_argument("--model", default="Qwen/Qwen2.5-Math-1.5B")
-    parser.add_argument("--steps", type=int, default=1600, help="updates, eight for each 256 draws")
+    parser.add_argument("--steps", type=int, default=3200, help="updates, 16 for each 256 draws")
     parser.add_argument("--longest", type=int, default=3072, help="tokens of a response")
     parser.add_argument("--output", default="runs/trl-math")
     arguments = parser.parse_args()
@@ -36,7 +36,7 @@ def main() -> None:
                 output_dir=arguments.output,
                 max_steps=arguments.steps,
                 per_device_train_batch_size=4,
-                gradient_accumulation_steps=8,  # an update for every 32 responses
+                gradient_accumulation_steps=4,  # an update for every 16 responses
                 steps_per_generation=64,  # 256 prompts, one response to each
                 num_generations=2,  # of evaluation alone
                 max_completion_length=arguments.longest,
@@ -45,7 +45,7 @@ def main() -> None:
                 warmup_steps=40,
                 epsilon_high=0.28,
                 loss_type="grpo",  # averages by response
-                logging_steps=8,
+                logging_steps=16,
                 save_steps=160,
                 report_to="none",
                 use_vllm=gpu,

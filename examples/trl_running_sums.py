@@ -23,7 +23,7 @@ def is_correct(completions: list[str], answer: list[str], **others: object) -> l
 def main() -> None:
     """Train the built-in model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=160, help="updates, eight for each 256 draws")
+    parser.add_argument("--steps", type=int, default=320, help="updates, 16 for each 256 draws")
     parser.add_argument("--output", default="runs/trl")
     arguments = parser.parse_args()
 
@@ -39,7 +39,7 @@ def main() -> None:
             output_dir=arguments.output,
             max_steps=arguments.steps,
             per_device_train_batch_size=16,
-            gradient_accumulation_steps=2,  # an update for every 32 responses
+            gradient_accumulation_steps=1,  # an update for every 16 responses
             steps_per_generation=16,  # 256 prompts, one response to each
             num_generations=2,  # of evaluation alone
             max_completion_length=48,

@@ -28,7 +28,7 @@ prompts.type = "posterior"
 belief.type = "logit_kalman"
 exit = {type = "fixed_count", samples = 1}
 advantage = {objective = "linear", baseline = "belief"}
-learner = {average = "responses", mini_batches = 8, warmup_updates = 40, old_logprobs = "engine"}
+learner = {average = "responses", mini_batches = 16, warmup_updates = 40, old_logprobs = "engine"}
 step.normalize_gradients = true
 """
 
