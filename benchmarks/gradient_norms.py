@@ -3,7 +3,7 @@
 For 384 responses of a model, the norm of ∇ Σ_t log π_t over all weights is compared with estimates
 that an engine or one forward pass can give:
 
-    improbability    √Σ(1 − π)², what `step.response_cap` uses: needs log-probabilities alone
+    improbability    √Σ(1 − π)², what `step.normalize_gradients` uses: needs log-probabilities alone
     sum              Σ(1 − π): the same
     surprisal        −Σ log π: the same
     logits           √Σ‖e − π‖², the exact norm in the logits: needs all probabilities
@@ -123,7 +123,7 @@ def measurements(source: str) -> dict[str, Floats]:
 
 
 def draw_figure(path: Path, measured: Mapping[str, Mapping[str, Floats]]) -> None:
-    """Draw the estimate that `step.response_cap` uses against norms, a panel for each model."""
+    """Draw the estimate that gradients are normalized by against norms, a panel for each model."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(3.6 * len(measured), 3.4), layout="constrained")
         FigureCanvasSVG(figure)

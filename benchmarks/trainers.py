@@ -38,7 +38,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "GRPO": {
         "exit": {"type": "fixed_count", "samples": 4},
         "prompts": {"batch_size": 32},
-        "step": {"response_cap": 1.0},
+        "step": {"normalize_gradients": True},
         "learner": {"average": "responses", "learning_rate": 1.4e-4},
     },
 }
@@ -214,7 +214,7 @@ def grpo(size: int) -> Any:
         schedule=rw.Rounds(size, rounds=1),
         objective="grpo",
         strategy="all",
-        response_cap=1.0,
+        normalize_gradients=True,
         zero_variance="keep",
     )
 
