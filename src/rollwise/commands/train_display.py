@@ -110,15 +110,11 @@ class TrainingDisplay:
             self._console.print(f"step {step:>4}  held-out {name} {shown}", soft_wrap=True)
         self._lines.append(metrics)
         if heldout or step % LOOKED_AT == 0:
-            self._warn()
+            for finding in self._findings():
+                if finding.title not in self._said:
+                    self._said.add(finding.title)
+                    self._console.print(describe_finding(finding), style="yellow")
         self._after_step()
-
-    def _warn(self) -> None:
-        """Say what goes wrong that was not said before."""
-        for finding in self._findings():
-            if finding.title not in self._said:
-                self._said.add(finding.title)
-                self._console.print(describe_finding(finding), style="yellow")
 
     def _findings(self) -> list[Finding]:
         return [] if self._config is None else findings(self._lines, self._config)

@@ -186,7 +186,6 @@ def _median(groups: Sequence[TrainedGroup], sizes: Sequence[NDArray[np.float64]]
 def _scaled(
     groups: Sequence[TrainedGroup], scales: Sequence[NDArray[np.float64]]
 ) -> list[TrainedGroup]:
-    """Multiply the advantages of each group's members."""
     return [
         replace(group, advantages=group.advantages * scale)
         for group, scale in zip(groups, scales, strict=True)

@@ -42,7 +42,7 @@ def arguments(tmp_path):
 def test_an_example_trains(name, root, tmp_path, arguments):
     command = [sys.executable, str(root / f"examples/{name}.py"), *arguments[name]]
     run = subprocess.run(
-        [*command, "--steps", "16", "--output", str(tmp_path / "run")],
+        [*command, "--steps", "32", "--output", str(tmp_path / "run")],
         capture_output=True,
         text=True,
         timeout=1800,

@@ -29,7 +29,7 @@ from rollwise.records import numbers
 from rollwise.records.states import load_state, save_state
 from rollwise.sampling import RolloutSession
 from rollwise.sampling.draws import Key
-from rollwise.step import RolloutCost, TrainedGroup, take_step
+from rollwise.step import RolloutCost, Step, TrainedGroup, take_step
 from rollwise.step.outcomes import Outcome
 from rollwise.step.session import finished, run_session
 
@@ -123,8 +123,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         self._prompts.clear()
         self._engine.load_weights({})  # the engine shares the model, which has been updated
         step = take_step(self._recipe, self.prompt_sampler, self._roll_out, self.sampling_steps)
-        for name, value in numbers({"rollwise": step.metrics}).items():
-            self._metrics["train"][name].append(value)
+        self._log_step(step)
         self.control.should_training_stop |= self.prompt_sampler.exhausted
         return make_rows(step.groups, self._groups_per_step, self.num_generations)
 
@@ -200,6 +199,11 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         part = len(whole) // self.accelerator.num_processes
         start = self.accelerator.process_index * part
         return whole[start : start + part]
+
+    def _log_step(self, step: Step) -> None:
+        """Add the metrics of a step to those that TRL logs, as `rollwise/...`."""
+        for name, value in numbers({"rollwise": step.metrics}).items():
+            self._metrics["train"][name].append(value)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Save what TRL saves, and, from one process, the state of the sampler."""
