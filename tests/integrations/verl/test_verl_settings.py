@@ -84,8 +84,8 @@ def test_single_responses_are_the_default_as_they_are_of_train():
     assert own.learner.model_copy(update={"old_logprobs": "engine"}) == usual.learner
     assert own.model_copy(update={"learner": usual.learner}) == usual
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
-    assert (config.data.train_batch_size, actor.ppo_mini_batch_size, rollout.n) == (256, 32, 1)
-    assert actor.optim.lr_warmup_steps == 5  # verl's are steps, of eight updates each
+    assert (config.data.train_batch_size, actor.ppo_mini_batch_size, rollout.n) == (256, 16, 1)
+    assert actor.optim.lr_warmup_steps == 3  # verl's are steps, of 16 updates each
     assert (actor.loss_agg_mode, rollout.calculate_log_probs) == ("seq-mean-token-mean", True)
 
 
@@ -121,7 +121,7 @@ REFUSED = [
     ("sync", "reward.reward_model.enable", True, "a colocated reward model grades after sampling"),
     ("sync", f"{ROLLOUT}.n", 8, "`actor_rollout_ref.rollout.n` must be 1: .*it is 8"),
     ("sync", f"{ROLLOUT}.top_p", 0.9, "whole distribution"),
-    ("sync", f"{ROLLOUT}.calculate_log_probs", False, "estimates gradients from them"),
+    ("sync", f"{ROLLOUT}.calculate_log_probs", False, "estimate gradients from them"),
     ("sync", "data.gen_batch_size", 1, "asked at once"),
     ("sync", "algorithm.adv_estimator", "grpo", "must be 'rollwise'"),
     ("sync", f"{V1}.sampler.custom_sampler.name", "Mine", "must be 'PoolReplayBuffer'"),
@@ -197,7 +197,7 @@ def test_the_overrides_are_printed_for_a_shell(tmp_path):
     problems, file = tmp_path / "problems.jsonl", tmp_path / "run.toml"
     rows = [{"problem": f"{i}+{i}?", "answer": str(2 * i)} for i in [*range(100), 7]]
     problems.write_text("\n".join(map(json.dumps, rows)))
-    file.write_text("[prompts]\nbatch_size = 8\n[verl.trainer]\nnnodes = 2\n")
+    file.write_text("[prompts]\nbatch_size = 16\n[verl.trainer]\nnnodes = 2\n")
     command = [sys.executable, "-m", "rollwise", "verl", str(file), "--print", "--steps", "3"]
     command += ["--data.train", str(problems), "--output", str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
