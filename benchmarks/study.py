@@ -1,9 +1,9 @@
 """The study: what each method reaches for its tokens, each with the learner that suits it best.
 
 Every method learns from 256 responses a step with the built-in learner. How it learns (the
-average, the cap, the number of updates, the learning rate) is chosen for each method by itself:
-from the same candidates, in the same order, by as many runs, on a seed and held-out problems that
-are not reported.
+average, the size of gradients, the number of updates, the learning rate, the warm-up) is chosen for
+each method by itself: from the same candidates, in the same order, by as many runs, on seeds and
+held-out problems that are not reported.
 
     python benchmarks/study.py choose [METHOD ...]      # writes study/chosen.json
     python benchmarks/study.py compare [SET ...]        # tables and curves in study/SET
