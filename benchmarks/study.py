@@ -131,6 +131,15 @@ def with_chosen(method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     return reduce(merge, layers, METHODS["methods"][method])
 
 
+def has_chosen(method: str) -> bool:
+    """Say whether a method has tried every setting that it may choose, also those added lately."""
+    fixed = METHODS["fixed"].get(method, [])
+    free = [c["values"] for key, c in METHODS["candidates"].items() if key not in fixed]
+    chosen = json.loads(CHOSEN.read_text(encoding="utf-8"))
+    tried = [trial["values"] for trial in chosen.get(method, {}).get("trials", [])]
+    return {name for values in free for v in values for name in v} <= {n for v in tried for n in v}
+
+
 def at_its_size(settings: Mapping[str, Any], problems: str) -> dict[str, Any]:
     """Scale the learning rate of every method by the size of a set's model."""
     methods = {}
