@@ -145,7 +145,7 @@ def normalize_gradients(groups: Sequence[TrainedGroup], average: Average) -> lis
 
     A_i ← A_i·m/max(s_i, m/10), where s_i is the `score_norm` of response i, and m the median over
     those of the step that teach. So the gradient of a response has the norm |A_i|, by estimate and
-    up to a common factor; else responses that the model is sure of hardly count.
+    up to a common factor; without this, confident responses hardly count.
     """
     norms = _score_norms(groups, average)
     median = _median(groups, norms)

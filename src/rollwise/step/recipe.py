@@ -96,7 +96,7 @@ class StepRecipe:
     normalize_gradients: bool = setting(
         False,
         "Divide each advantage by the norm of ∇ log π of its response, estimated from the engine's "
-        "log-probabilities, so that gradients are as large as advantages say.",
+        "log-probabilities, so that the advantage alone sets the size of its gradient.",
         name="step.normalize_gradients",
     )
     response_cap: float = setting(
