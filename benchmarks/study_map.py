@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from problem_sets import PROBLEM_SETS, settings_of
 from rich.console import Console
 from rich.table import Table
-from scipy import special
+from scipy import special, stats
 from study import DEFAULT, METHODS, STUDY, slug
 from study_figure import COLORS, IMAGES, STYLE, write_svg
 from study_table import at_the_end
@@ -99,6 +99,10 @@ def main() -> None:
         axes.set_ylabel("gain in held-out avg@4\nover the best rival")
         write_svg(figure, IMAGES / "study_map.svg", "Gain of single responses by problem set")
     Console().print(table)
+    shares, gains = zip(
+        *((own["zero_variance"], own["value"]) for own in results.values()), strict=True
+    )
+    print(f"rank correlation of share and gain: {stats.spearmanr(shares, gains).statistic:.1f}")
     print(json.dumps(results))
 
 
