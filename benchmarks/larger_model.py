@@ -37,7 +37,7 @@ share = 0.5
 [base]
 model = {{path = "{model}"}}
 engine = {{max_new_tokens = 48, batch_size = 512}}
-step = {{response_cap = 1.0}}
+step = {{normalize_gradients = true}}
 learner = {{average = "responses", mini_batches = 8, old_logprobs = "engine"}}
 evaluation = {{samples = 4, every = {every}}}
 records = {{prompts_per_step = 0}}

@@ -124,20 +124,11 @@ class Choosing:
 
 def with_chosen(method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a method as it is compared, with the learner that it chose."""
-    learner = chosen[METHODS["learner_of"].get(method, method)]["chosen"]
+    learner = chosen[method]["chosen"]
     kept = [METHODS["candidates"][name] for name in METHODS["fixed"].get(method, [])]
     names = {name for candidate in kept for value in candidate["values"] for name in value}
     layers = [nested(item) for item in learner.items() if item[0] not in names]
     return reduce(merge, layers, METHODS["methods"][method])
-
-
-def has_chosen(method: str) -> bool:
-    """Say whether a method has tried every setting that it may choose, also those added lately."""
-    fixed = METHODS["fixed"].get(method, [])
-    free = [c["values"] for key, c in METHODS["candidates"].items() if key not in fixed]
-    chosen = json.loads(CHOSEN.read_text(encoding="utf-8"))
-    tried = [trial["values"] for trial in chosen.get(method, {}).get("trials", [])]
-    return {name for values in free for v in values for name in v} <= {n for v in tried for n in v}
 
 
 def at_its_size(settings: Mapping[str, Any], problems: str) -> dict[str, Any]:
@@ -155,25 +146,22 @@ def compare_on(problems: str, settings: Mapping[str, Any], folder: Path) -> None
     compare([at_its_size(settings, problems), base], folder, resume=False, console=Console())
 
 
-def factorial_methods(chosen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Lay out the factorial: group or single × baseline × choice × cap × average.
+def factorial_methods() -> dict[str, dict[str, Any]]:
+    """Lay out the factorial: group or single × baseline × choice × gradients × average.
 
-    Rate and number of updates are those chosen for groups and for single responses. Half of the
-    cells are run, those whose levels have an even sum of places, so that each main effect is seen.
+    Half of the cells are run, those whose levels have an even sum of places, so that each main
+    effect is seen.
     """
     factors, cells = METHODS["factorial"], {}
     for n, of_n in factors["responses"].items():
-        learner = chosen[of_n["learner_of"]]["chosen"]
-        kept = [nested((k, learner[k])) for k in ("learner.learning_rate", "learner.mini_batches")]
-        kinds = ("baseline", "choice", "cap", "average")
+        kinds = ("baseline", "choice", "gradients", "average")
+        common = merge(of_n["settings"], {"learner": factors["learner"]})
         levels = (of_n["baselines"], *(list(factors[kind]) for kind in kinds[1:]))
         for places in product(*(range(len(names)) for names in levels)):
             if sum(places) % 2 == 0:
                 names = [of_kind[place] for of_kind, place in zip(levels, places, strict=True)]
                 layers = [factors[kind][name] for kind, name in zip(kinds, names, strict=True)]
-                cells[f"n={n} {' '.join(names)}"] = reduce(
-                    merge, [of_n["settings"], *kept, *layers]
-                )
+                cells[f"n={n} {' '.join(names)}"] = reduce(merge, layers, common)
     return cells
 
 
@@ -181,11 +169,11 @@ def part_settings(part: str, only: Sequence[str]) -> dict[str, Any]:
     """Return the settings of a comparison: its length and its methods."""
     if part == "per-step":
         return tomllib.loads((STUDY / "per-step.toml").read_text(encoding="utf-8"))
-    chosen = json.loads(CHOSEN.read_text(encoding="utf-8"))
     settings = {name: METHODS[name] for name in ("tokens", "evaluations", "seeds", "base")}
     if part == "factorial":
-        return settings | METHODS["factorial"]["length"] | {"methods": factorial_methods(chosen)}
-    names = only or [m for m in METHODS["methods"] if m in chosen or m in METHODS["learner_of"]]
+        return settings | METHODS["factorial"]["length"] | {"methods": factorial_methods()}
+    chosen = json.loads(CHOSEN.read_text(encoding="utf-8"))
+    names = only or [name for name in METHODS["methods"] if name in chosen]
     return settings | {"methods": {name: with_chosen(name, chosen) for name in names}}
 
 
@@ -212,7 +200,7 @@ def main() -> None:
     known = METHODS["methods"] if given.part == "choose" else PROBLEM_SETS
     if unknown := [name for name in given.names if name not in known]:
         parser.error(f"there is no {', '.join(unknown)}; there are: {'; '.join(known)}")
-    if given.part in ("compare", "factorial") and not CHOSEN.exists():
+    if given.part == "compare" and not CHOSEN.exists():
         parser.error("nothing is chosen yet: run `python benchmarks/study.py choose` first")
     os.chdir(HERE.parent)  # so that records name files as seen from there
     study = STUDY.relative_to(HERE.parent)

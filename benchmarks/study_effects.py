@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from scipy import stats
-from study import CHOSEN, MAIN_SETS, STUDY, factorial_methods, slug
+from study import MAIN_SETS, STUDY, factorial_methods, slug
 
 from rollwise.commands.compare import file_name
 from rollwise.statistics.curves import Curve
 
 Floats = NDArray[np.float64]
-FACTORS = ("responses", "baseline", "choice", "cap", "average")
+FACTORS = ("responses", "baseline", "choice", "gradients", "average")
 REFERENCES = ("n=4", "group", "uniform", "free", "tokens")
 """The level of each factor that the others are compared with."""
 
@@ -34,8 +34,7 @@ def cells_of(problems: str) -> list[tuple[tuple[str, ...], float]]:
     path = STUDY / f"{slug(problems)}-factorial" / "curves.jsonl"
     if not path.exists():
         return []
-    chosen = json.loads(CHOSEN.read_text(encoding="utf-8"))
-    levels = {file_name(name): tuple(name.split()) for name in factorial_methods(chosen)}
+    levels = {file_name(name): tuple(name.split()) for name in factorial_methods()}
     records = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     return [
         (levels[Path(r["run"]).parts[-2]], float(Curve.from_json(r["curve"]).accuracy[-2:].mean()))

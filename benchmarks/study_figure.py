@@ -2,8 +2,8 @@
 
     python benchmarks/study_figure.py        # writes docs/images/study.svg
 
-It shows what `python benchmarks/study.py compare` has recorded of methods that have chosen from all
-candidates. Lines are means over seeds, bands reach from the lowest seed to the highest.
+It shows what `python benchmarks/study.py compare` has recorded. Lines are means over seeds, bands
+reach from the lowest seed to the highest.
 """
 
 import io
@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from study import DEFAULT, MAIN_SETS, METHODS, STUDY, curves_of, has_chosen, slug
+from study import DEFAULT, MAIN_SETS, METHODS, STUDY, curves_of, slug
 
 from rollwise.statistics.curves import Curve
 
@@ -76,10 +76,10 @@ def write_svg(figure: Figure, path: Path, title: str) -> None:
 
 
 def main() -> None:
-    """Draw the methods that have chosen and are recorded on all main sets."""
+    """Draw the methods that are recorded on all main sets."""
     recorded = {p: curves_of(p) for p in MAIN_SETS if (STUDY / slug(p) / "curves.jsonl").exists()}
     names = [n for n in METHODS["methods"] if all(n in methods for methods in recorded.values())]
-    names = [DEFAULT, *(name for name in names if name != DEFAULT and has_chosen(name))]
+    names = [DEFAULT, *(name for name in names if name != DEFAULT)]
     count = len(COLORS)
     looks = {name: (COLORS[i % count], DASHES[i // count]) for i, name in enumerate(names)}
     with matplotlib.rc_context(STYLE):

@@ -1,7 +1,5 @@
 """Advantages scaled by what the engine reported of each response."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ from rollwise.errors import EngineError
 from rollwise.sampling import Draw, Pool
 from rollwise.step import StepRecipe, make_group
 from rollwise.step.episodes import Episode, ResponseFigures, Span, Usage
-from rollwise.step.groups import cap_responses, normalize_gradients, score_norm
+from rollwise.step.groups import normalize_gradients, score_norm
 from rollwise.step.step import make_groups
 
 HALF, SURE = np.log(0.5), np.log(0.9)
@@ -48,35 +46,21 @@ def test_normalized_gradients_are_as_large_as_advantages():
     recipe, groups = StepRecipe(normalize_gradients=True), [single(*each) for each in drawn]
     scaled = advantages(make_groups(recipe, groups, lambda group: group))
     assert scaled == pytest.approx([0.6, -0.6, 3.0, 10.0, 0.0], rel=1e-5)
-    capped = make_groups(replace(recipe, response_cap=1.0), groups, lambda group: group)
-    assert advantages(capped) == pytest.approx([0.6, -0.3, 3.0, 10.0, 0.0], rel=1e-3)
-
-
-def test_what_exceeds_the_bound_is_scaled_down_to_it():
-    """Sizes 0.5, 0.5·√4 = 1, 0.1, 0.4 and 0 (it teaches nothing): the median of four is 0.45."""
-    drawn = [([HALF], 1.0), ([HALF] * 4, -1.0), ([SURE], 1.0), ([HALF], 0.8), ([HALF], 0.0)]
-    groups = [single(*each) for each in drawn]
-    capped = advantages(cap_responses(groups, 2.0, "tokens"))
-    assert capped == pytest.approx([1.0, -0.9, 1.0, 0.8, 0.0])
-    assert advantages(groups) == [1.0, -1.0, 1.0, 0.8, 0.0]
-    capped = advantages(cap_responses(groups, 1.0, "tokens"))
-    assert capped == pytest.approx([0.9, -0.45, 1.0, 0.8, 0.0])
 
 
 def test_only_what_the_model_drew_counts_in_an_episode():
     spans = Span([1], np.array([HALF], np.float32)), Span([7, 8, 9])
     episode = group_of(Episode(spans=spans, usage=Usage(1)))
-    bounded = cap_responses([episode, single([HALF]), single([HALF])], 1.0, "tokens")
-    assert advantages(bounded) == pytest.approx([1.0, 1.0, 1.0])
+    scaled = normalize_gradients([episode, single([HALF]), single([HALF])], "responses")
+    assert advantages(scaled) == pytest.approx([1.0, 1.0, 1.0])
 
 
 def test_a_step_that_teaches_nothing_stays_as_it_is():
     groups = [single([HALF], reward=0.0)]
-    assert advantages(cap_responses(groups, 1.0, "tokens")) == [0.0]
     assert advantages(normalize_gradients(groups, "tokens")) == [0.0]
-    assert cap_responses([], 1.0, "tokens") == []
+    assert normalize_gradients([], "tokens") == []
 
 
 def test_an_engine_that_reports_no_logprobs_is_refused():
     with pytest.raises(EngineError, match="the engine reported none"):
-        cap_responses([single([HALF], known=False)], 1.0, "tokens")
+        normalize_gradients([single([HALF], known=False)], "tokens")

@@ -24,9 +24,6 @@ class LearnerSettings(Section):
     """Set AdamW's weight decay."""
     max_grad_norm: float = Field(1.0, gt=0)
     """Scale gradients down to this norm."""
-    response_cap: float = Field(0.0, ge=0)
-    """Clip each response's gradient between the layers of the model to this multiple of the median
-    norm (0: off). `step.response_cap` does so by an estimate, in any trainer."""
     average: Average = from_recipe("learner.average")
     mini_batches: int = Field(1, ge=1)
     """Update the weights this many times a step, each time with an equal share of its responses."""

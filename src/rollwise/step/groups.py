@@ -132,9 +132,8 @@ def score_norm(response: ResponseFigures, average: Average) -> float:
     """
     if np.isnan(response.improbability):
         raise EngineError(
-            "`step.normalize_gradients` and `step.response_cap` estimate gradients from the "
-            "log-probability of each token, and the engine reported none; turn them off, or take "
-            "an engine that reports them"
+            "`step.normalize_gradients` estimates gradients from the log-probability of each "
+            "token, and the engine reported none; turn it off, or take an engine that reports them"
         )
     size = response.improbability
     return size / max(1, response.learned) if average == "responses" else size
@@ -147,46 +146,16 @@ def normalize_gradients(groups: Sequence[TrainedGroup], average: Average) -> lis
     those of the step that teach. So the gradient of a response has the norm |A_i|, by estimate and
     up to a common factor; without this, confident responses hardly count.
     """
-    norms = _score_norms(groups, average)
-    median = _median(groups, norms)
-    return _scaled(groups, [median / np.maximum(norm, median / 10) for norm in norms])
-
-
-def cap_responses(
-    groups: Sequence[TrainedGroup], ratio: float, average: Average
-) -> list[TrainedGroup]:
-    """Scale down the advantages of responses whose gradients are estimated to be large.
-
-    The largest gradient of a step can be fifty times the median one, and decides the direction of
-    an update; clipping the norm of the whole update leaves nothing of the others. With c the ratio,
-    A_i ← A_i·min(1, c·median(g)/g_i), where g_i = |A_i|·`score_norm` of response i, and the median
-    is over those of the step that teach.
-    """
-    norms = _score_norms(groups, average)
-    sizes = [np.abs(group.advantages) * norm for group, norm in zip(groups, norms, strict=True)]
-    bound = ratio * _median(groups, sizes)
-    return _scaled(groups, [bound / np.maximum(size, bound) for size in sizes])
-
-
-def _score_norms(groups: Sequence[TrainedGroup], average: Average) -> list[NDArray[np.float64]]:
-    return [
+    norms = [
         np.array([score_norm(ResponseFigures.of(r), average) for r in group.responses])
         for group in groups
     ]
-
-
-def _median(groups: Sequence[TrainedGroup], sizes: Sequence[NDArray[np.float64]]) -> float:
-    """Return the median over the members that teach; the smallest number if none does."""
-    pairs = zip(sizes, groups, strict=True)
-    known = [s[(s > 0) & (group.advantages != 0)] for s, group in pairs if not group.dropped]
-    values = np.concatenate([*known, np.zeros(0)])
-    return float(np.median(values)) if len(values) else float(np.finfo(float).tiny)
-
-
-def _scaled(
-    groups: Sequence[TrainedGroup], scales: Sequence[NDArray[np.float64]]
-) -> list[TrainedGroup]:
+    pairs = zip(groups, norms, strict=True)
+    known = [s[(s > 0) & (group.advantages != 0)] for group, s in pairs if not group.dropped]
+    if not any(map(len, known)):
+        return list(groups)
+    median = np.median(np.concatenate(known))
     return [
-        replace(group, advantages=group.advantages * scale)
-        for group, scale in zip(groups, scales, strict=True)
+        replace(group, advantages=group.advantages * median / np.maximum(norm, median / 10))
+        for group, norm in zip(groups, norms, strict=True)
     ]

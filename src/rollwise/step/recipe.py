@@ -16,7 +16,7 @@ from rollwise.sampling import (
     Rounds,
     Schedule,
 )
-from rollwise.sampling.checks import at_least, check_flags, finite_at_least, one_of, setting, share
+from rollwise.sampling.checks import at_least, check_flags, one_of, setting, share
 from rollwise.sampling.draws import Key
 from rollwise.sampling.exits import where_satisfied
 from rollwise.sampling.objectives import Baseline, EstimateMethod, Objective, make_objective
@@ -99,14 +99,6 @@ class StepRecipe:
         "log-probabilities, so that the advantage alone sets the size of its gradient.",
         name="step.normalize_gradients",
     )
-    response_cap: float = setting(
-        0.0,
-        "Scale down the advantage of a response whose gradient, estimated from the engine's "
-        "log-probabilities, exceeds this multiple of the step's median (0: off).",
-        name="step.response_cap",
-        ge=0,
-        allow_inf_nan=False,
-    )
     average: Average = setting(
         "tokens",
         "Average the loss over all tokens of an update (`tokens`, DAPO's), or over each response's "
@@ -138,7 +130,6 @@ class StepRecipe:
         one_of("zero_variance", self.zero_variance, get_args(ZeroVariance))
         one_of("average", self.average, get_args(Average))
         one_of("normalize_advantages", self.normalize_advantages, get_args(Normalization))
-        finite_at_least("response_cap", self.response_cap, 0)
         share("give_up_below", self.give_up_below)
         at_least("refills", self.refills, 1)
         check_flags(self.resolved_objective, "uses_priors", "needs_variance", "looks_at_rewards")
@@ -206,11 +197,6 @@ class StepRecipe:
     def pilot(self) -> int:
         """How many draws of each prompt come first, to share out the others by; 0 for none."""
         return getattr(self.allocation, "pilot", 0)  # one of the user's may inherit from nothing
-
-    @property
-    def needs_logprobs(self) -> bool:
-        """Whether gradients are estimated, from log-probabilities that the engine has to report."""
-        return self.normalize_gradients or self.response_cap > 0
 
     @property
     def uses_priors(self) -> bool:

@@ -10,7 +10,6 @@ from rollwise.sampling.draws import Key
 from rollwise.step.episodes import Example
 from rollwise.step.groups import (
     TrainedGroup,
-    cap_responses,
     make_group,
     normalize_advantages,
     normalize_gradients,
@@ -83,6 +82,4 @@ def make_groups(
     groups = normalize_advantages([make(pool) for pool in pools], recipe.normalize_advantages)
     if recipe.normalize_gradients:
         groups = normalize_gradients(groups, recipe.average)
-    if recipe.response_cap:
-        groups = cap_responses(groups, recipe.response_cap, recipe.average)
     return groups

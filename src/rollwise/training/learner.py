@@ -4,7 +4,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,6 @@ from rollwise.step.episodes import Example
 from rollwise.training.forward import Forward
 from rollwise.training.loss import diverged_responses, importance_weights, policy_loss
 from rollwise.training.micro_batches import micro_batches
-from rollwise.training.response_cap import ResponseCap
 
 Totals = dict[str, float]
 """Sums over the tokens of a step, by name."""
@@ -69,8 +68,6 @@ class Learner:
         self.updates = 0
         self._learnt_from: Example | None = None
         self._run = Forward(model, temperature, settings.packed)
-        cap = settings.response_cap
-        self._cap = ResponseCap(self._run.model, cap) if cap else None
         count = threads or _core_share(model.device)
         self._threads = ThreadPoolExecutor(count, "rollwise-learner") if count > 1 else None
         on_cpu = model.device.type == "cpu"
@@ -90,12 +87,11 @@ class Learner:
             Averages over tokens: `loss`, `clip_fraction`, `sampler_gap` (between the learner's
             log-probabilities and the engine's), `importance_weight`, and `importance_truncated`,
             the share of weights at the cap. Over updates: `grad_norm`, and numbers of
-            `skipped_updates`, `capped_gradients` and `diverged_responses`.
+            `skipped_updates` and `diverged_responses`.
         """
         known = self.model.get_input_embeddings().num_embeddings
         if (highest := max((max(e.response, default=0) for e in examples), default=0)) >= known:
             raise EngineError(f"a response has token {highest}; the model has {known}, from 0")
-        capped_before = self._cap.capped if self._cap else 0
         count = min(self.settings.mini_batches, max(1, len(examples)))
         parts = np.array_split(np.arange(len(examples)), count)
         old = self._old_logprobs(examples) if len(parts) > 1 else [None] * len(examples)
@@ -109,8 +105,6 @@ class Learner:
         if self.updates > updates_before:
             self._learnt_from = examples[0]
         found = _metrics(totals, grad_norms)
-        if self._cap:
-            found["capped_gradients"] = self._cap.capped - capped_before
         if self.settings.max_divergence:
             found["diverged_responses"] = int(totals["left_out"])
         return found
@@ -129,16 +123,12 @@ class Learner:
         state = self.optimizer.state_dict()["state"]
         tensors = {f"{i}.{name}": each for i, own in state.items() for name, each in own.items()}
         tensors["random_state"] = torch.get_rng_state()
-        if self._cap:
-            tensors["response_bounds"] = torch.from_numpy(self._cap.bounds)
         safetensors.torch.save_file(tensors, folder / "optimizer.safetensors")
 
     def load(self, folder: Path) -> None:
         """Restore the optimizer's and torch's random state; the model is loaded already."""
         tensors = safetensors.torch.load_file(folder / "optimizer.safetensors")
-        bounds, random_state = tensors.pop("response_bounds", None), tensors.pop("random_state")
-        if self._cap and bounds is not None:
-            self._cap.bounds = bounds.numpy()
+        random_state = tensors.pop("random_state")
         state: dict[int, dict[str, Tensor]] = {}
         for name, value in tensors.items():
             index, part = name.split(".")
@@ -163,8 +153,7 @@ class Learner:
             loss, own = self._loss(*of_batch, mean_length=tokens / len(examples))
             return loss / tokens, own
 
-        bounding = self._cap.bounding(tokens) if self._cap else nullcontext()
-        with _recomputing(self._run.model), bounding:
+        with _recomputing(self._run.model):
             for own in self._gather_gradients(loss_of, batches):
                 for name, value in own.items():
                     totals[name] += value

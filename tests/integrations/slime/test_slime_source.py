@@ -44,7 +44,9 @@ def finished(group, rewards):
 @pytest.mark.parametrize("n", [1, 3])
 def test_advantages_and_what_the_sampler_learns_are_those_of_a_step_of_ours(n, tmp_path):
     text = '[prompts]\ntype = "worth"\n[advantage]\nobjective = "linear"\nbaseline = "belief"\n'
-    args = with_settings(tmp_path, text + "[step]\nresponse_cap = 1.5\n", n_samples_per_prompt=n)
+    args = with_settings(
+        tmp_path, text + "[step]\nnormalize_gradients = true\n", n_samples_per_prompt=n
+    )
     manager = Manager(args)
     config = read_settings(args)
     recipe, sampler = step_recipe(config), make_sampler(config, range(64), {})

@@ -45,7 +45,7 @@ REFUSED = {
         SINGLE | {"objective": "reference", "baseline": "pool"},
         {},
     ),
-    "response_cap need the log-probability": (SINGLE | {"engine": "trl"}, {}),
+    "normalize_gradients needs the log-probability": (SINGLE | {"engine": "trl"}, {}),
     "engine must be one of": ({"engine": "vllm"}, {}),
     "group_size must be at least 1": ({"group_size": 0}, {}),
     "engine_batch_size must be at least 1": ({"engine_batch_size": 0}, {}),

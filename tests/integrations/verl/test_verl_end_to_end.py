@@ -27,9 +27,9 @@ EXAMPLES = Path(__file__).parents[3] / "examples/verl"
 
 
 def test_single_responses_killed_after_the_second_step_and_resumed(tmp_path):
-    """No method is named: one response to each prompt, by belief and posterior, capped too."""
+    """No method is named: one response to each prompt, by belief and posterior."""
     folder = tmp_path / "single"
-    settings = {"learner.mini_batches": 2, "learner.old_logprobs": "engine", "step.response_cap": 1}
+    settings = {"learner.mini_batches": 2, "learner.old_logprobs": "engine"}
     run_killed(folder, settings)
     check(folder, settings)
     lines = metrics_of(folder)

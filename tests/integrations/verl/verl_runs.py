@@ -152,7 +152,9 @@ def expected_advantages(config, pools, believed, learnt):
     session = recipe.session(pools, 0, priors=priors)
     for key, rows in pools.items():
         for row in rows:
-            logprobs = learnt[key, row["index"]][0]["logprobs"] if recipe.needs_logprobs else []
+            logprobs = (
+                learnt[key, row["index"]][0]["logprobs"] if recipe.normalize_gradients else []
+            )
             tokens = range(row["tokens"])
             drawn = SimpleNamespace(tokens=tokens, logprobs=logprobs, truncated=row["truncated"])
             session.pools[key].take(row["reward"], drawn)

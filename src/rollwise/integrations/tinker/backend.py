@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 UNCHANGED = (
     *("model.lora_alpha", "model.lora_modules", "model.gradient_checkpointing"),
     *("learner.dual_clip", "learner.importance_cap", "learner.entropy_coefficient"),
-    *("learner.response_cap", "learner.max_divergence"),
+    "learner.max_divergence",
 )
 """Settings that Tinker cannot follow."""
 

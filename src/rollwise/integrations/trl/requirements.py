@@ -48,10 +48,10 @@ def check_settings(trainer: Any, sampling: AdaptiveSampling, recipe: StepRecipe)
             f"train_dataset must hold the prompts of a step, {prompts} (generation_batch_size, "
             f"{rows}, over the size of a group, {size}); it has {len(trainer.train_dataset)}"
         )
-    if recipe.needs_logprobs and not reports_logprobs(trainer, sampling):
+    if recipe.normalize_gradients and not reports_logprobs(trainer, sampling):
         raise ValueError(
-            "normalize_gradients and response_cap need the log-probability of each token, which "
-            "rollwise's engine and vLLM report, and TRL's own generation does not; turn them off"
+            "normalize_gradients needs the log-probability of each token, which rollwise's engine "
+            "and vLLM report, and TRL's own generation does not; turn it off"
         )
     asked, schedule = beyond_own_engine(trainer), recipe.resolved_schedule
     if schedule.draws_ahead and not takes_own_engine(trainer, sampling):

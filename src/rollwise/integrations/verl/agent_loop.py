@@ -120,7 +120,7 @@ class SessionWorker:
             outputs[-1].extra_fields[LAST_TURN] = last_turn(outputs[-1].response_mask)
         if validate:
             return await super()._agent_loop_postprocess(output, validate, **fields)  # type: ignore[misc]
-        needs_logprobs = self.mode != "sync" or self.recipe.needs_logprobs
+        needs_logprobs = self.mode != "sync" or self.recipe.normalize_gradients
         if wrong := unusable(outputs, needs_logprobs):
             raise ValueError(f"the agent loop {wrong}")
         await self._compute_score(outputs, kwargs=fields)  # type: ignore[attr-defined]

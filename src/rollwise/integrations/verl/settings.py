@@ -46,7 +46,6 @@ RULES: tuple[Rule, ...] = (
     ("seconds", (None,), _BY_STEPS),
     ("evaluation.every_tokens", (0,), _BY_STEPS),
     ("episode.type", ("none",), "verl's agent loops play episodes"),
-    ("learner.response_cap", (0,), "verl's learners pack responses into one row"),
     ("learner.max_divergence", (0,), "verl's loss has no such bound"),
 )
 """What our settings must be."""
@@ -159,8 +158,8 @@ def _rules_for_verl(get: Callable[[str], Any], settings: TrainConfig, mode: str)
         ("algorithm.filter_groups.enable", (None, False), "`group.zero_variance` decides that"),
         ("data.gen_batch_size", (None, size), "a step's prompts are asked at once"),
     ]
-    if settings.step.normalize_gradients or settings.step.response_cap:
-        reason = "`step.normalize_gradients` and `step.response_cap` estimate gradients from them"
+    if settings.step.normalize_gradients:
+        reason = "`step.normalize_gradients` estimates gradients from them"
         rules.append((f"{ROLLOUT}.calculate_log_probs", (True,), reason))
     if get("reward.reward_model.enable"):
         reason = "a colocated reward model grades after sampling, which rewards have to steer"
