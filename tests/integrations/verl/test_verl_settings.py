@@ -121,7 +121,7 @@ REFUSED = [
     ("sync", "reward.reward_model.enable", True, "a colocated reward model grades after sampling"),
     ("sync", f"{ROLLOUT}.n", 8, "`actor_rollout_ref.rollout.n` must be 1: .*it is 8"),
     ("sync", f"{ROLLOUT}.top_p", 0.9, "whole distribution"),
-    ("sync", f"{ROLLOUT}.calculate_log_probs", False, "estimate gradients from them"),
+    ("sync", f"{ROLLOUT}.calculate_log_probs", False, "estimates gradients from them"),
     ("sync", "data.gen_batch_size", 1, "asked at once"),
     ("sync", "algorithm.adv_estimator", "grpo", "must be 'rollwise'"),
     ("sync", f"{V1}.sampler.custom_sampler.name", "Mine", "must be 'PoolReplayBuffer'"),
