@@ -1,17 +1,19 @@
 """Print the study's table: each method's held-out accuracy at the end, on each problem set.
 
     python benchmarks/study_table.py [--seeds 8] [--baseline SPO]    # Markdown, a line of JSON
+    python benchmarks/study_table.py --chosen       # how each method learns, and what that gave
 
-It shows what `python benchmarks/study.py compare` has recorded of the methods with so many seeds:
-the mean over seeds with a 95 % interval (Student's t), in brackets what the worst seed reached,
-and, over the sets that all share, the mean difference to the baseline on the same seeds.
+The first shows what `python benchmarks/study.py compare` has recorded of the methods with so many
+seeds: the mean over seeds with a 95 % interval (Student's t), in brackets what the worst seed
+reached, and, over the sets that all share, the mean difference to the baseline on the same seeds.
+The other shows what `study.py choose` has chosen, and the scores of the runs by which it chose.
 """
 
 import argparse
 import json
 
 import numpy as np
-from study import MAIN_SETS, METHODS, curves_of
+from study import CHOSEN, MAIN_SETS, METHODS, curves_of
 
 from rollwise.statistics import Estimate
 from rollwise.statistics.curves import mean_over_seeds
@@ -33,12 +35,34 @@ def shown(estimate: Estimate, sign: str = "") -> str:
     return f"{value} [{low}, {high}]"
 
 
+def print_chosen() -> None:
+    """Print what each method chose, and its scores: gradients as they are, normalized, chosen."""
+    names = {
+        "normalized": "step.normalize_gradients",
+        "updates a step": "learner.mini_batches",
+        "rate": "learner.learning_rate",
+        "average": "learner.average",
+        "warm-up, updates": "learner.warmup_updates",
+    }
+    head = ["method", *names, "gradients as they are", "normalized", "as chosen"]
+    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    for method, found in json.loads(CHOSEN.read_text(encoding="utf-8")).items():
+        if trials := found["trials"]:
+            own = [str(found["chosen"].get(name, 10)) for name in names.values()]
+            scores = [trials[0]["score"], trials[1]["score"], max(t["score"] for t in trials)]
+            print(f"| {' | '.join([method, *own, *(f'{score:.3f}' for score in scores)])} |")
+
+
 def main() -> None:
     """Print the table, and one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=METHODS["seeds"], help="runs of each method")
     parser.add_argument("--baseline", default="GRPO n=4", choices=METHODS["methods"])
+    parser.add_argument("--chosen", action="store_true", help="print how each method learns")
     given = parser.parse_args()
+    if given.chosen:
+        print_chosen()
+        return
     seeds, baseline = given.seeds, given.baseline
     ends = {problems: at_the_end(problems, seeds) for problems in MAIN_SETS}
     methods = sorted(
