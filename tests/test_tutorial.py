@@ -35,7 +35,7 @@ def test_every_block_of_the_tutorial_runs_in_order(root, tmp_path, monkeypatch, 
             (tmp_path / name[1]).write_text(block)
         elif language == "python":
             exec(compile(block, "tutorial", "exec"), {"__name__": "tutorial"})
-        for line in block.splitlines() if language == "bash" else ():
+        for line in block.replace("\\\n", "").splitlines() if language == "bash" else ():
             words = line.split()
             if words[0] != "rollwise":  # an installation, which the README's command does too
                 plain = readme.replace(" -q", "").replace(".venv/bin/pip", "pip")

@@ -190,6 +190,7 @@ PIECES = (
 
 @settings(max_examples=100, deadline=None)
 @example(r"^\)0")
+@example(r"\circ A")
 @example(r"x^\mathbf{2}")
 @example("^$1$,234")
 @given(st.text(max_size=60) | st.lists(st.sampled_from(PIECES), max_size=12).map("".join))

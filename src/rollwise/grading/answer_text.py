@@ -147,7 +147,7 @@ def _joined(found: re.Match[str], commas_group: bool) -> str:
 
 def tight(text: str) -> str:
     """Take away the spaces that do not count: all but those between digits, and in words."""
-    return re.sub(r"(“[^”]*”|\\[A-Za-z]+ (?=[A-Za-z])|(?<=\d) (?=\d))| ", r"\1", text)
+    return re.sub(r"(“[^”]*”|\\[A-Za-z]+ (?= *[A-Za-z])|(?<=\d) (?=\d))| ", r"\1", text)
 
 
 def latex(text: str) -> str:
