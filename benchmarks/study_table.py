@@ -38,13 +38,13 @@ def shown(estimate: Estimate, sign: str = "") -> str:
 def print_chosen() -> None:
     """Print what each method chose, and its scores: gradients as they are, normalized, chosen."""
     names = {
-        "normalized": "step.normalize_gradients",
+        "normalized gradients": "step.normalize_gradients",
         "updates a step": "learner.mini_batches",
         "rate": "learner.learning_rate",
         "average": "learner.average",
         "warm-up, updates": "learner.warmup_updates",
     }
-    head = ["method", *names, "gradients as they are", "normalized", "as chosen"]
+    head = ["method", *names, "score as they are", "normalized", "as chosen"]
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for method, found in json.loads(CHOSEN.read_text(encoding="utf-8")).items():
         if trials := found["trials"]:
