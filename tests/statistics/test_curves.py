@@ -37,18 +37,19 @@ def test_a_curve_adds_up_what_the_steps_cost():
 
 
 def test_a_target_is_reached_between_evaluations():
-    found = [curve([0.2, 0.4, 0.8]).cost_of(target, "tokens") for target in (0.1, 0.6, 0.8, 0.81)]
-    assert found == [1.0, pytest.approx(2.5), pytest.approx(3.0), None]
+    found = curve([0.2, 0.4, 0.8]).cost_of(np.array([0.1, 0.6, 0.8, 0.81]), "tokens")
+    np.testing.assert_allclose(found, [1.0, 2.5, 3.0, np.nan])
+    assert curve([0.2], [3.0]).cost_of(0.2, "tokens") == 3.0  # a single evaluation
     collapsed = [curve([0.3, 0.7, end]).collapsed for end in (0.34, 0.36)]  # half of 0.7 is .35
     assert collapsed == [True, False]
 
 
 def test_one_lucky_evaluation_does_not_reach_the_target():
     """The nearest non-decreasing curve of .2, .9, .1, .4 is .2, .467, .467, .467."""
-    assert curve([0.2, 0.9, 0.1, 0.4]).cost_of(0.5, "tokens") is None
     level = (0.9 + 0.1 + 0.4) / 3
     reached = 1 + (0.4 - 0.2) / (level - 0.2)
-    assert curve([0.2, 0.9, 0.1, 0.4]).cost_of(0.4, "tokens") == pytest.approx(reached)
+    found = curve([0.2, 0.9, 0.1, 0.4]).cost_of(np.array([0.4, level, 0.5]), "tokens")
+    np.testing.assert_allclose(found, [reached, 2.0, np.nan])
 
 
 def test_methods_are_compared_seed_by_seed():
@@ -88,6 +89,32 @@ def test_the_baseline_has_its_own_accuracy_once_it_has_spent_everything():
         (2, 1, 1)
     }
     assert compare_methods({"base": base}, "base", 0.5).results["base"].reached["tokens"].runs == 1
+
+
+def test_a_run_of_the_baseline_that_collapsed_makes_no_target_easier():
+    """Of eight, the lowest two and the highest two do not count."""
+    ends = [0.03, 0.6, 0.7, 0.7, 0.7, 0.7, 0.8, 0.9]
+    base = {seed: curve([0.1, end]) for seed, end in enumerate(ends)}
+    assert compare_methods({"base": base}, "base").target == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("count", [3, 8])
+def test_the_interval_of_a_cost_is_as_wide_as_students_and_wider_where_the_target_varies(count):
+    """The baseline's accuracy is only known as well as its seeds tell."""
+    spread = np.linspace(-1, 1, count)
+    base = {seed: curve([0.0, 0.5 + 0.1 * by], [0, 1]) for seed, by in enumerate(spread)}
+    own = {seed: curve([0.0, 1.0], [0, np.exp(0.2 * by)]) for seed, by in enumerate(spread)}
+    costs = [
+        compare_methods({"base": base, "own": own}, "base", target).results["own"].reached["tokens"]
+        for target in (0.5, None)
+    ]
+    fixed, varying = (np.log([cost.share.low, cost.share.high]) for cost in costs)
+    student = mean_over_seeds(np.log([curve.costs["tokens"][-1] for curve in own.values()]))
+    assert [cost.share.value for cost in costs] == pytest.approx([0.5, 0.5])
+    # Three values have but ten resamples, whose range ends at the values themselves.
+    half = min((student.high - student.low) / 2, 0.2)
+    assert fixed - np.log(0.5) == pytest.approx([-half, half], rel=0.15)
+    assert varying[0] < fixed[0] and fixed[1] < varying[1]
 
 
 @pytest.mark.parametrize("differences", [[0.8], [0.25, 0.25], [0.0, 0.0]])

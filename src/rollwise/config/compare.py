@@ -63,7 +63,8 @@ class CompareConfig(MethodsConfig):
     baseline: str | None = None
     """Compare the others with this method; by default with the first."""
     target: float | None = Field(None, gt=0, le=1)
-    """Compare what this held-out accuracy costs; by default what the baseline has at the end."""
+    """Compare what this held-out accuracy costs; by default the interquartile mean of the
+    baseline's at the end."""
     seeds: int = Field(4, ge=1, le=FIRST_OF_CHOOSING)
     """Run each method this many times, with the seeds from 0 on; with `rewards`, replay it."""
     steps: int | None = Field(None, ge=1)

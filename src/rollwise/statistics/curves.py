@@ -20,6 +20,9 @@ COSTS = ("steps", "draws", "tokens", "seconds", "cpu_seconds")
 COLLAPSED = 0.5
 """A run has collapsed if it ends below this share of the best accuracy that it had."""
 
+RESAMPLES = 5000
+"""Of the seeds of both methods, for the interval of a cost."""
+
 
 def label_of(cost: str) -> str:
     """Return what people call a cost."""
@@ -93,19 +96,14 @@ class Curve:
         """Whether it ended far below the best that it had been."""
         return self.end < COLLAPSED * float(self.accuracy.max())
 
-    def cost_of(self, target: float, cost: str) -> float | None:
-        """Find what reaching `target` cost; None if it was not reached.
+    def cost_of(self, targets: Floats | float, cost: str) -> Floats:
+        """Find what reaching each target cost; NaN where it was not reached.
 
         It counts by the non-decreasing curve nearest to this one, linear between evaluations.
         """
-        spent = self.costs[cost]
         fitted = optimize.isotonic_regression(self.accuracy).x
-        if fitted[-1] < target:
-            return None
-        after = int(np.argmax(fitted >= target))
-        if after == 0:
-            return float(spent[0])
-        return float(np.interp(target, fitted[after - 1 : after + 1], spent[after - 1 : after + 1]))
+        just_below = np.nextafter(targets, -np.inf)  # so that a level counts from where it begins
+        return np.interp(just_below, fitted, self.costs[cost], right=np.nan)
 
     def accuracy_at(self, cost: str, spent: Floats) -> Floats:
         """Interpolate the accuracy; NaN beyond the end."""
@@ -122,7 +120,8 @@ class Reached:
 
     Attributes:
         share: Of what the baseline spent in all: geometric mean over seeds; a lower bound where
-            runs never got there, which count with all that they spent.
+            runs never got there, which count with all that they spent. The interval is by
+            bootstrap over the seeds of both methods, the baseline's accuracy among what varies.
         runs: How many runs got there.
     """
 
@@ -137,7 +136,7 @@ class MethodResult:
     Attributes:
         seeds: Of its runs.
         accuracy: At the end, mean over seeds.
-        middle: Its interquartile mean over seeds (Agarwal et al. 2021, arXiv 2108.13264).
+        middle: Its interquartile mean over seeds.
         worst: The lowest accuracy at the end.
         difference: To the baseline, over the seeds that both have; None for the baseline itself,
             without two such seeds, or where all differ by the same, which has no interval.
@@ -186,32 +185,30 @@ def compare_methods(
 ) -> Comparison:
     """Compare methods with a baseline, seed by seed; see `Comparison` for the arguments.
 
-    Intervals are 95 % over seeds, by Student's t. The target is by default the baseline's mean
-    accuracy at the end.
+    Intervals are 95 % over seeds: of accuracies by Student's t, of costs by bootstrap. The target is
+    by default the interquartile mean of the baseline's accuracy at the end.
     """
     base = curves[baseline]
-    own_target = target is None
-    if target is None:
-        target = float(np.mean([curve.end for curve in base.values()]))
     results = {
         name: _result(own, base if name != baseline else {}, base, target)
         for name, own in curves.items()
     }
-    if own_target:  # it has this accuracy, by its definition, once it has spent everything
+    if target is None:  # it has this accuracy, by its definition, once it has spent everything
+        target = results[baseline].middle
         whole = Reached(Estimate(1.0, 1.0, 1.0), len(base))
         spent = dict.fromkeys(COSTS, whole)
         results[baseline] = replace(results[baseline], reached=spent)
     return Comparison(curves, baseline, target, results, chosen or {})
 
 
-def _result(own: Curves, others: Curves, base: Curves, target: float) -> MethodResult:
-    ends = np.array([curve.end for curve in own.values()])
+def _result(own: Curves, others: Curves, base: Curves, target: float | None) -> MethodResult:
+    ends = _ends(own)
     paired = np.array([own[seed].end - others[seed].end for seed in own if seed in others])
     has_interval = len(paired) > 1 and np.ptp(paired) > 0
     return MethodResult(
         seeds=sorted(own),
         accuracy=mean_over_seeds(ends),
-        middle=float(stats.trim_mean(ends, 0.25)),
+        middle=float(interquartile_mean(ends)),
         worst=float(ends.min()),
         difference=mean_over_seeds(paired) if has_interval else None,
         reached={cost: _reached(own, base, target, cost) for cost in COSTS},
@@ -219,23 +216,42 @@ def _result(own: Curves, others: Curves, base: Curves, target: float) -> MethodR
     )
 
 
-def _reached(own: Curves, base: Curves, target: float, cost: str) -> Reached:
+def _ends(curves: Curves) -> Floats:
+    return np.array([curve.end for curve in curves.values()])
+
+
+def _reached(own: Curves, base: Curves, target: float | None, cost: str) -> Reached:
     """Say what reaching the target cost, as shares of what the baseline spent in all."""
-    whole = np.mean([curve.costs[cost][-1] for curve in base.values()])
-    found = [curve.cost_of(target, cost) for curve in own.values()]
-    shares = [
-        (curve.costs[cost][-1] if spent is None else spent) / whole
-        for spent, curve in zip(found, own.values(), strict=True)
-    ]
-    return Reached(_geometric_mean(shares), sum(spent is not None for spent in found))
+    rng = np.random.default_rng(0)
+    of_own, of_base = (  # whose first row are the seeds themselves
+        np.vstack([np.arange(count), rng.integers(count, size=(RESAMPLES, count))])
+        for count in (len(own), len(base))
+    )
+    targets = np.full(len(of_base), target)
+    if target is None:
+        targets = interquartile_mean(_ends(base)[of_base])
+    whole = np.array([curve.costs[cost][-1] for curve in base.values()])
+    found = np.array([curve.cost_of(targets, cost) for curve in own.values()]).T
+    spent = np.where(np.isnan(found), [curve.costs[cost][-1] for curve in own.values()], found)
+    with np.errstate(divide="ignore"):  # a run that was there before anything was spent
+        means = np.log(np.take_along_axis(spent, of_own, axis=1)).mean(axis=1)
+    share, *resampled = (np.exp(means) / whole[of_base].mean(axis=1)).tolist()
+    low, high = _expanded_percentiles(resampled, min(len(own), len(base)))
+    return Reached(Estimate(share, low, high), int(np.isfinite(found[0]).sum()))
 
 
-def _geometric_mean(shares: Sequence[float]) -> Estimate:
-    """Average shares over seeds on the logarithmic scale, so that their interval is above 0."""
-    if min(shares) == 0.0:  # it was there before anything was spent
-        return Estimate(0.0, 0.0, max(shares))
-    mean = mean_over_seeds(np.log(shares))
-    return Estimate(*np.exp([mean.value, mean.low, mean.high]).tolist())
+def _expanded_percentiles(resampled: Sequence[float], count: int) -> Sequence[float]:
+    """Return a 95 % interval, wider where few were resampled (Hesterberg 2015, arXiv 1411.5279)."""
+    if count < 2:
+        return resampled[0], resampled[0]
+    tail = stats.norm.cdf(np.sqrt(count / (count - 1)) * stats.t.ppf(0.025, count - 1))
+    interval: list[float] = np.quantile(resampled, [tail, 1 - tail]).tolist()
+    return interval
+
+
+def interquartile_mean(values: Floats) -> Floats:
+    """Average the middle half, along the last axis (Agarwal et al. 2021, arXiv 2108.13264)."""
+    return np.asarray(stats.trim_mean(values, 0.25, axis=-1))
 
 
 def mean_over_seeds(values: Iterable[float]) -> Estimate:
