@@ -14,7 +14,8 @@ A history is a file with a line for each visit, `step,prompt,correct,drawn`, com
 its name ends so. Further columns may say the prompt's level, and how many responses were correct
 and drawn before the run; then beliefs with these as features are compared too. Those in
 `benchmarks/histories` are runs of the built-in model with 1,024 prompts: GRPO on 2 to 10 terms, and
-single responses with the belief as baseline on 2 to 10 and 7 to 10 terms, chosen by worth or uniformly.
+single responses with the belief as baseline on 2 to 10 and 7 to 10 terms, chosen by worth or
+uniformly.
 
     python benchmarks/beliefs.py [--quick] [--histories FILE ...] [--seed N]
 """

@@ -4,8 +4,9 @@
     python benchmarks/study_table.py --chosen       # how each method learns, and what that gave
 
 The first shows what `python benchmarks/study.py compare` has recorded of the methods with so many
-seeds: the mean over seeds with a 95 % interval (Student's t), in brackets what the worst seed
-reached, and, over the sets that all share, the mean difference to the baseline on the same seeds.
+seeds: the interquartile mean, the mean over seeds with its 95 % interval (Student's t), and the
+worst seed; and, over the sets, the mean difference to the baseline on the same seeds, and how many
+seeds end above it.
 The other shows what `study.py choose` has chosen, and the scores of the runs by which it chose.
 """
 
@@ -16,7 +17,7 @@ import numpy as np
 from study import CHOSEN, MAIN_SETS, METHODS, curves_of
 
 from rollwise.statistics import Estimate
-from rollwise.statistics.curves import mean_over_seeds
+from rollwise.statistics.curves import interquartile_mean, mean_over_seeds
 
 
 def at_the_end(problems: str, seeds: int) -> dict[str, list[float]]:
@@ -33,6 +34,12 @@ def shown(estimate: Estimate, sign: str = "") -> str:
     numbers = (estimate.value, estimate.low, estimate.high)
     value, low, high = (format(number, f"{sign}.3f") for number in numbers)
     return f"{value} [{low}, {high}]"
+
+
+def cell(scores: list[float]) -> str:
+    """Write the interquartile mean if it is not the mean, the mean and its interval, the worst."""
+    middle = [f"**{interquartile_mean(np.array(scores)):.3f}**"] if len(scores) > 3 else []
+    return "; ".join([*middle, shown(mean_over_seeds(scores)), f"{min(scores):.3f}"])
 
 
 def print_chosen() -> None:
@@ -76,13 +83,15 @@ def main() -> None:
         row, differences = [method], []
         for of_set in ends.values():
             scores = of_set.get(method, [])
-            row.append(f"{shown(mean_over_seeds(scores))} ({min(scores):.3f})" if scores else "")
+            row.append(cell(scores) if scores else "")
             others = of_set.get(baseline, [])
             differences.append([s - b for s, b in zip(scores, others, strict=False)])
         if all(differences):
-            gain = mean_over_seeds(np.mean(differences, axis=0))
+            of_seeds = np.mean(differences, axis=0)
+            gain = mean_over_seeds(of_seeds)
             results[method] = vars(gain)
-        row.append(shown(gain, "+") if all(differences) and method != baseline else "")
+            above = f"{shown(gain, '+')}; {np.sum(of_seeds > 0)} of {seeds}"
+            row.append(above if method != baseline else "")
         print(f"| {' | '.join(row)} |")
     print(json.dumps(results))
 

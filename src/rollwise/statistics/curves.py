@@ -185,8 +185,8 @@ def compare_methods(
 ) -> Comparison:
     """Compare methods with a baseline, seed by seed; see `Comparison` for the arguments.
 
-    Intervals are 95 % over seeds: of accuracies by Student's t, of costs by bootstrap. The target is
-    by default the interquartile mean of the baseline's accuracy at the end.
+    Intervals are 95 % over seeds: of accuracies by Student's t, of costs by bootstrap. The target
+    is by default the interquartile mean of the baseline's accuracy at the end.
     """
     base = curves[baseline]
     results = {
