@@ -2,8 +2,8 @@
 
     python benchmarks/study_figure.py        # writes docs/images/study.svg
 
-It shows what `python benchmarks/study.py compare` has recorded. Lines are means over seeds, bands
-reach from the lowest seed to the highest.
+It shows what `python benchmarks/study.py compare` has recorded. Lines are interquartile means
+over seeds, bands reach from the lowest seed to the highest.
 """
 
 import io
@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from study import DEFAULT, MAIN_SETS, METHODS, STUDY, curves_of, slug
 
-from rollwise.statistics.curves import Curve
+from rollwise.statistics.curves import Curve, interquartile_mean
 
 Floats = NDArray[np.float64]
 IMAGES = Path(__file__).parents[1] / "docs/images"
@@ -53,15 +53,15 @@ STYLE = {
 def draw(
     axes: Axes, methods: Mapping[str, list[Curve]], looks: Mapping[str, tuple[str, str]]
 ) -> None:
-    """Draw the mean of each method over its seeds, on a common axis of tokens."""
+    """Draw the middle of each method's seeds and their range, on a common axis of tokens."""
     for method, curves in methods.items():
         color, dashes = looks[method]
         end = min(curve.costs["tokens"][-1] for curve in curves)
         tokens_T = np.linspace(0, end, 41)
         runs_ST = [np.interp(tokens_T, c.costs["tokens"], c.accuracy) for c in curves]
         width = 3.0 if method == DEFAULT else 1.6
-        mean_T = np.mean(runs_ST, axis=0)
-        axes.plot(tokens_T / 1e6, mean_T, dashes, color=color, label=method, linewidth=width)
+        middle_T = interquartile_mean(np.transpose(runs_ST))
+        axes.plot(tokens_T / 1e6, middle_T, dashes, color=color, label=method, linewidth=width)
         low, high = np.min(runs_ST, axis=0), np.max(runs_ST, axis=0)
         axes.fill_between(tokens_T / 1e6, low, high, color=color, alpha=0.12, linewidth=0)
 

@@ -3,8 +3,8 @@
     python benchmarks/study_map.py        # writes docs/images/study_map.svg
 
 For each problem set that is recorded: the held-out accuracy of the default of `rollwise train` at
-the end, less that of the rival with the best mean over the same seeds, with a 95 % interval
-(Student's t over paired seeds); against the share of groups of four responses that have no variance
+the end, less that of the rival with the best interquartile mean, over the seeds of both, with a
+95 % interval (Student's t); against the share of groups of four responses that have no variance
 before training. That share is measured by 16 responses to each training problem, once, and kept in
 study/start.json.
 """
@@ -24,12 +24,11 @@ from problem_sets import PROBLEM_SETS, settings_of
 from rich.console import Console
 from rich.table import Table
 from scipy import special, stats
-from study import DEFAULT, METHODS, OURS, STUDY, slug
+from study import DEFAULT, OURS, STUDY, curves_of, slug
 from study_figure import COLORS, IMAGES, STYLE, write_svg
-from study_table import at_the_end
 
 from rollwise.records import flatten
-from rollwise.statistics.curves import Estimate, mean_over_seeds
+from rollwise.statistics.curves import Estimate, interquartile_mean, mean_over_seeds
 
 START = STUDY / "start.json"
 SAMPLES, GROUP = 16, 4
@@ -67,17 +66,19 @@ def shares_of(sets: list[str]) -> dict[str, float]:
 
 def gain_on(problems: str) -> tuple[str, Estimate]:
     """Return the best rival, and what the default gains over it."""
-    ends = at_the_end(problems, METHODS["seeds"])
-    own = ends[DEFAULT]
-    best = max(ends.keys() - OURS, key=lambda method: float(np.mean(ends[method])))
-    pairs = zip(own, ends[best], strict=True)
-    return best, mean_over_seeds(a - b for a, b in pairs)
+    ends = {
+        method: np.array([curve.end for curve in curves])
+        for method, curves in curves_of(problems).items()
+    }
+    best = max(ends.keys() - OURS, key=lambda method: float(interquartile_mean(ends[method])))
+    shared = min(len(ends[DEFAULT]), len(ends[best]))
+    return best, mean_over_seeds(ends[DEFAULT][:shared] - ends[best][:shared])
 
 
 def main() -> None:
     """Print the table, draw the figure, and print one line of JSON."""
     recorded = [name for name in PROBLEM_SETS if (STUDY / slug(name) / "curves.jsonl").exists()]
-    sets = [name for name in recorded if DEFAULT in at_the_end(name, METHODS["seeds"])]
+    sets = [name for name in recorded if DEFAULT in curves_of(name)]
     shares, results = shares_of(sets), {}
     table = Table("set", "groups without variance", "best rival", "gain")
     with matplotlib.rc_context(STYLE):
