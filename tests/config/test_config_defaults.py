@@ -25,6 +25,7 @@ step.normalize_gradients = false
 
 SINGLE_RESPONSES = """
 prompts.type = "posterior"
+prompts.exploration = 0.5
 belief.type = "logit_kalman"
 exit = {type = "fixed_count", samples = 1}
 advantage = {objective = "linear", baseline = "belief"}

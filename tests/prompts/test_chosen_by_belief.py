@@ -50,6 +50,20 @@ def test_thompson_draws_choose_as_often_as_the_posteriors_say(target, known):
     assert share == pytest.approx(known, abs=0.01)
 
 
+def test_a_share_of_the_prompts_is_random_and_never_chosen_twice():
+    """Of eight, four near ½ and four solved: two are aimed, and two random among the other six."""
+    sampler = Posterior(range(8), 4, exploration=0.5)
+    sampler.tell(range(8), [500] * 4 + [1000] * 4, [1000] * 8)
+    batches = [sampler.ask() for _ in range(2000)]
+    assert {len(set(batch)) for batch in batches} == {4}
+    of_solved = np.mean([sum(key >= 4 for key in batch) for batch in batches])
+    assert of_solved == pytest.approx(2 * 4 / 6, abs=0.06)  # 4 standard errors
+    first = np.mean([batch[0] >= 4 for batch in batches])  # mixed, so that updates are alike
+    assert first == pytest.approx(of_solved / 4, abs=0.05)
+    with pytest.raises(ValueError, match="exploration must lie between 0 and 1, got 1.5"):
+        Posterior("ab", 1, exploration=1.5)
+
+
 def test_two_prompts_are_drawn_one_after_the_other():
     """P(first i, then j) = w_i/W · w_j/(W − w_i), for all twelve ordered pairs."""
     sampler = Prioritized(range(5), 2)

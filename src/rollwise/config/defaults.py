@@ -26,7 +26,7 @@ OF_THE_DATA = {"features"}
 """Settings of a belief that say what is known of the prompts, not how they are sampled."""
 
 SINGLE_RESPONSES: dict[str, dict[str, Any]] = {
-    "prompts": {"type": "posterior", "batch_size": 256},
+    "prompts": {"type": "posterior", "exploration": 0.5, "batch_size": 256},
     "belief": {"type": "logit_kalman"},
     "exit": {"type": "fixed_count", "samples": 1},
     "advantage": {"baseline": "belief"},
