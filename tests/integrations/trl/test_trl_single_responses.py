@@ -32,6 +32,7 @@ def test_by_default_a_trainer_follows_the_recipe_of_rollwise_train(make_trainer)
     assert trainer._recipe == default
     assert trainer._recipe.resolved_objective == step_recipe(make_config()).resolved_objective
     assert isinstance(trainer.prompt_sampler, rw.Posterior)
+    assert trainer.prompt_sampler.exploration == 0.5
     assert isinstance(trainer.prompt_sampler.belief, LogitKalman)
     trainer.train()
     assert logged(trainer, "rollwise/draws") == [ROWS] * 2

@@ -96,8 +96,8 @@ class AdaptiveSampling(StepRecipe):
 def single_responses(**changed: Any) -> AdaptiveSampling:
     """Return the default, that of `rollwise train`: single responses compared with a belief.
 
-    A generation step has `generation_batch_size` prompts whose pass rate is probably near one half.
-    `num_generations` matters to evaluation alone.
+    A generation step has `generation_batch_size` prompts, half of them random, and half with a pass
+    rate that is probably near one half. `num_generations` matters to evaluation alone.
 
     Args:
         **changed: Arguments of `AdaptiveSampling` that shall differ.
@@ -106,4 +106,4 @@ def single_responses(**changed: Any) -> AdaptiveSampling:
 
 
 def _by_posterior(keys: Sequence[Key], batch_size: int, seed: int) -> PromptSampler:
-    return Posterior(keys, batch_size, seed, belief=LogitKalman(len(keys)))
+    return Posterior(keys, batch_size, seed, exploration=0.5, belief=LogitKalman(len(keys)))
