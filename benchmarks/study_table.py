@@ -5,13 +5,14 @@
 
 The first shows what `python benchmarks/study.py compare` has recorded of the methods with so many
 seeds: the interquartile mean, the mean over seeds with its 95 % interval (Student's t), and the
-worst seed; and, over the sets, the mean difference to the baseline on the same seeds, and how many
-seeds end above it.
+worst seed; and, over the sets, the same of the difference to the baseline on the same seeds, and
+how many seeds end above it.
 The other shows what `study.py choose` has chosen, and the scores of the runs by which it chose.
 """
 
 import argparse
 import json
+from collections.abc import Sequence
 
 import numpy as np
 from study import CHOSEN, MAIN_SETS, METHODS, curves_of
@@ -37,9 +38,16 @@ def shown(estimate: Estimate, sign: str = "") -> str:
 
 
 def cell(scores: list[float]) -> str:
-    """Write the interquartile mean if it is not the mean, the mean and its interval, the worst."""
-    middle = [f"**{interquartile_mean(np.array(scores)):.3f}**"] if len(scores) > 3 else []
-    return "; ".join([*middle, shown(mean_over_seeds(scores)), f"{min(scores):.3f}"])
+    """Write the middle and the mean of the seeds of a method, and the worst."""
+    return f"{middle_and_mean(scores)}; {min(scores):.3f}"
+
+
+def middle_and_mean(values: Sequence[float], sign: str = "") -> str:
+    """Write the interquartile mean if it is not the mean, and the mean with its interval."""
+    mean = shown(mean_over_seeds(values), sign)
+    if len(values) < 4:
+        return mean
+    return f"**{interquartile_mean(np.array(values)):{sign}.3f}**; {mean}"
 
 
 def print_chosen() -> None:
@@ -88,9 +96,8 @@ def main() -> None:
             differences.append([s - b for s, b in zip(scores, others, strict=False)])
         if all(differences):
             of_seeds = np.mean(differences, axis=0)
-            gain = mean_over_seeds(of_seeds)
-            results[method] = vars(gain)
-            above = f"{shown(gain, '+')}; {np.sum(of_seeds > 0)} of {seeds}"
+            results[method] = vars(mean_over_seeds(of_seeds))
+            above = f"{middle_and_mean(of_seeds, '+')}; {np.sum(of_seeds > 0)} of {seeds}"
             row.append(above if method != baseline else "")
         print(f"| {' | '.join(row)} |")
     print(json.dumps(results))
