@@ -111,9 +111,8 @@ def test_the_interval_of_a_cost_is_as_wide_as_students_and_wider_where_the_targe
     fixed, varying = (np.log([cost.share.low, cost.share.high]) for cost in costs)
     student = mean_over_seeds(np.log([curve.costs["tokens"][-1] for curve in own.values()]))
     assert [cost.share.value for cost in costs] == pytest.approx([0.5, 0.5])
-    # Three values have but ten resamples, whose range ends at the values themselves.
-    half = min((student.high - student.low) / 2, 0.2)
-    assert fixed - np.log(0.5) == pytest.approx([-half, half], rel=0.15)
+    half = (student.high - student.low) / 2
+    assert fixed - np.log(0.5) == pytest.approx([-half, half], rel=0.3)
     assert varying[0] < fixed[0] and fixed[1] < varying[1]
 
 

@@ -235,18 +235,26 @@ def _reached(own: Curves, base: Curves, target: float | None, cost: str) -> Reac
     spent = np.where(np.isnan(found), [curve.costs[cost][-1] for curve in own.values()], found)
     with np.errstate(divide="ignore"):  # a run that was there before anything was spent
         means = np.log(np.take_along_axis(spent, of_own, axis=1)).mean(axis=1)
-    share, *resampled = (np.exp(means) / whole[of_base].mean(axis=1)).tolist()
-    low, high = _expanded_percentiles(resampled, min(len(own), len(base)))
-    return Reached(Estimate(share, low, high), int(np.isfinite(found[0]).sum()))
+    shares = np.exp(means) / whole[of_base].mean(axis=1)
+    interval = _stretched_percentiles(shares, min(len(own), len(base)))
+    return Reached(Estimate(float(shares[0]), *interval), int(np.isfinite(found[0]).sum()))
 
 
-def _expanded_percentiles(resampled: Sequence[float], count: int) -> Sequence[float]:
-    """Return a 95 % interval, wider where few were resampled (Hesterberg 2015, arXiv 1411.5279)."""
+def _stretched_percentiles(shares: Floats, count: int) -> tuple[float, float]:
+    """Return a 95 % interval from the estimate and what resampling made of it.
+
+    Few seeds resample too narrowly. So the logarithms' percentiles are moved away from the estimate
+    as far as Student's t and n/(n - 1) widen the interval of a mean (Hesterberg 2015, arXiv
+    1411.5279, section 5.3, widens by other percentiles, which end at the range of the resamples).
+    """
+    share = float(shares[0])
     if count < 2:
-        return resampled[0], resampled[0]
-    tail = stats.norm.cdf(np.sqrt(count / (count - 1)) * stats.t.ppf(0.025, count - 1))
-    interval: list[float] = np.quantile(resampled, [tail, 1 - tail]).tolist()
-    return interval
+        return share, share
+    low, high = np.quantile(shares[1:], [0.025, 0.975])
+    if share == 0.0:
+        return share, float(high)
+    wider = np.sqrt(count / (count - 1)) * stats.t.ppf(0.975, count - 1) / stats.norm.ppf(0.975)
+    return float(share * (low / share) ** wider), float(share * (high / share) ** wider)
 
 
 def interquartile_mean(values: Floats) -> Floats:
