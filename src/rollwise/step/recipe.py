@@ -239,5 +239,5 @@ SINGLE_RESPONSES: Mapping[str, Any] = {
     "normalize_gradients": True,
 }
 """The recipe that every trainer follows by default: one response a prompt, compared with what was
-expected of the prompt. It goes with the prompt sampler `Posterior` and the belief `LogitKalman`,
-and averages by response."""
+expected of the prompt. It goes with the prompt sampler `Posterior`, half of its prompts
+random, and the belief `LogitKalman`, and averages by response."""
