@@ -118,7 +118,7 @@ class Choosing:
             pass
         curves = [records.curve(run) for run in runs]
         if not all(curves):
-            raise SystemExit("stopped; the same command goes on")
+            raise SystemExit("stopped; the same command resumes")
         score = float(np.mean([curve.accuracy[-2:].mean() for curve in curves if curve]))
         print(f"{method}: {score:.3f} with {short}", flush=True)
         return score

@@ -138,7 +138,7 @@ def test_what_is_cited_is_this_version(root):
         (OSError(errno.EMFILE, os.strerror(errno.EMFILE)), "allow more open files"),
         (OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), "there is not enough memory"),
         (ImportError("x.so: failed to map segment from shared object"), "not enough memory"),
-        (MemoryError("Unable to allocate 745. GiB"), "a lower `engine.batch_size`"),
+        (MemoryError("Unable to allocate 745. GiB"), "lower `engine.batch_size`"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "can't allocate memory: "),
         (OutOfMemoryError("CUDA out of memory"), "CUDA out of memory"),
     ],

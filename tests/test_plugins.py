@@ -137,7 +137,7 @@ def mine(tmp_path, monkeypatch):
         ),
         ("exit", {"type": "mine_for_plugins:Untyped"}, "is unknown: name 'Colour' is not defined"),
         # Its `__post_init__` would never be called.
-        ("belief", {"type": "mine_for_plugins:Undecorated"}, "Belief`; it is no dataclass"),
+        ("belief", {"type": "mine_for_plugins:Undecorated"}, "Belief`; it is not a dataclass"),
         ("prompts", {"type": "mine_for_plugins:NoTell"}, "PromptSampler`; it lacks `tell`"),
     ],
 )

@@ -200,7 +200,10 @@ def test_a_mistake_ends_training_with_the_class_and_its_line(
 
 
 def test_a_token_that_the_model_lacks_ends_training(train_with):
-    assert "a response has token 1000000; the model has" in train_with("Engine", "token = 10**6")[2]
+    assert (
+        "a response has token id 1000000; the model's end at"
+        in train_with("Engine", "token = 10**6")[2]
+    )
 
 
 def test_an_engine_that_is_none_is_named(train_with):

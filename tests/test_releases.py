@@ -50,7 +50,7 @@ def test_a_release_that_is_not_tested_is_refused(installed, package, admitted, t
     for release in others:
         installed(release)
         assert releases.unmet(package) == (
-            f"{package} {release} is installed, and rollwise is tested with {package}{admitted}: "
+            f"{package} {release} is installed, but rollwise is tested with {package}{admitted}: "
             f"pip install 'rollwise[{package}]'"
         )
 

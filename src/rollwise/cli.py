@@ -36,10 +36,10 @@ from rollwise.signals import Terminated, terminated_by_signals
 SHORT = {
     errno.ENOSPC: "free space where the output goes; what was saved is kept",
     errno.EMFILE: "allow more open files (`ulimit -n 1024`)",
-    errno.ENAMETOOLONG: "no file has so long a name",
+    errno.ENAMETOOLONG: "the name is too long for a file",
     errno.ENFILE: "the system has too many open files",
 }
-"""What a system runs out of, by the number of the error, and what to do."""
+"""What to do where a system has run out of something, by the number of the error."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,8 +65,8 @@ def _shortage(error: BaseException) -> str:
     """Say what to do where the system or a device has run out of something; "" if it has not."""
     if is_out_of_memory(error):
         return (
-            "there is not enough memory; a lower `engine.batch_size`, `engine.max_new_tokens` or "
-            "`prompts.batch_size` needs less"
+            "there is not enough memory; lower `engine.batch_size`, `engine.max_new_tokens` or "
+            "`prompts.batch_size`"
         )
     return SHORT.get(getattr(error, "errno", None) or 0, "")
 
@@ -93,10 +93,10 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse a command line; `settings` of the result has the settings, as name and text.
+    """Parse a command line; the result's `settings` are the settings, as pairs of name and text.
 
     Raises:
-        SystemExit: It asks for help, or is no command line; what is wrong has been printed.
+        SystemExit: It asks for help, or is not valid; what is wrong has been printed.
     """
     parser, name = make_parser(), arguments[0] if arguments else ""
     words, given = list(arguments), Given()
@@ -224,12 +224,12 @@ COMMANDS = {
     "train": _resumable(
         "train",
         "--steps 20 --exit.type balanced --output runs/first",
-        "train a model; with nothing else, the built-in model on the built-in task",
+        "train a model; by default, the built-in model on the built-in task",
     ),
     "evaluate": _resumable(
         "evaluate",
         "--model.path runs/first --benchmarks running-sums",
-        "evaluate a model on benchmarks; with nothing else, the built-in ones (docs/evaluate.md)",
+        "evaluate a model on benchmarks; by default, the built-in ones (docs/evaluate.md)",
     ),
     "prepare": _resumable(
         "prepare",
@@ -246,7 +246,7 @@ COMMANDS = {
         KINDS["plan"],
         {**CONFIG, "--output": _folder("a folder for the tables")},
         "methods.toml --steps 64",
-        "predict what methods cost and teach a step, before anything is trained (docs/plan.md)",
+        "predict what methods cost and teach per step, before training (docs/plan.md)",
     ),
     "report": Command(
         _report,
@@ -261,10 +261,10 @@ COMMANDS = {
         {
             "config": {**CONFIG["config"], "help": "a TOML file, whose settings are checked too"},
             "--json": _flag("print JSON"),
-            "--try": _flag("take the largest step of the run, and say what it takes"),
+            "--try": _flag("try the run's largest step; report its memory and time"),
         },
         "settings.toml --try",
-        "say what works here, why something does not, and what to type; exit code 0 if all is well",
+        "report what works here, what does not, why, and how to fix it; exit code 0 if all is well",
     ),
     "verl": Command(
         _verl,
@@ -276,6 +276,6 @@ COMMANDS = {
             "--print": _flag("print verl's overrides, and stop"),
         },
         "settings.toml --output runs/verl --print",
-        "train on many machines, by verl, whose own settings are a table [verl] (docs/verl.md)",
+        "train on many machines with verl; its own settings go into a table [verl] (docs/verl.md)",
     ),
 }

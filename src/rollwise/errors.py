@@ -9,7 +9,7 @@ class RollwiseError(Exception):
     """An error that a user can act on; the command line prints it without a traceback."""
 
     exit_code = 2
-    """Of the command that it ends."""
+    """The exit code of the command that it ends."""
 
 
 class ConfigError(RollwiseError):
@@ -49,14 +49,14 @@ class PolicyError(RollwiseError):
 def half_of_a_pair(text: str) -> str:
     r"""Return the first lone surrogate of a text as JSON writes it, such as `\ud800`; "" if none.
 
-    It is no character: nothing that is in UTF-8 can hold it, and no tokenizer takes it.
+    It is not a character: UTF-8 cannot encode it, and no tokenizer accepts it.
     """
     found = re.search("[\ud800-\udfff]", text)
     return f"\\u{ord(found[0]):04x}" if found else ""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Say whether memory, of this machine or of a device, was not enough, however it is said."""
+    """Say whether an error, of any form, means that this machine or a device ran out of memory."""
     of_torch = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
     of_system = getattr(error, "errno", None) == errno.ENOMEM
     of_loader = isinstance(error, ImportError) and "failed to map segment" in str(error)

@@ -36,7 +36,7 @@ def written_whole(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove(partial)
         yield partial
-        for entry in (partial, *partial.rglob("*")):  # of a file only itself
+        for entry in (partial, *partial.rglob("*")):  # for a file, only itself
             _sync(entry)
         _put_in_place(partial, path)
         _sync(path.parent)
@@ -45,7 +45,7 @@ def written_whole(path: Path) -> Iterator[Path]:
         # safetensors wraps the system's errors in its own.
         if isinstance(error, OSError) or type(error).__name__ == "SafetensorError":
             raise RunError(
-                f"could not write {path}: {error}; nothing of it was kept, and what was there "
+                f"could not write {path}: {error}; none of it was kept, and what was there "
                 "before still is"
             ) from error
         raise
@@ -60,7 +60,7 @@ def write_text(path: Path, text: str) -> None:
 def write_checksums(folder: Path, patterns: Iterable[str] = ("**/*",)) -> None:
     """Write `checksums.txt` into a folder: the SHA-256 of each file in it, or of some.
 
-    What it says already stays, so that a file that has changed since does not pass for whole.
+    Existing lines are kept, so that a file that has changed since does not pass as undamaged.
     """
     file = folder / CHECKSUMS
     lines = file.read_text("utf-8", "replace").splitlines() if file.exists() else []
@@ -102,7 +102,7 @@ def _checksum(path: Path) -> str:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes out of a folder; one that does not exist is made, and stays if used.
+    """Keep other processes out of a folder, which is created if missing and then kept if used.
 
     The lock is the system's (`fcntl`): it ends with the process that holds it, however that ends,
     and processes forked from it do not hold it. Where the file system has no locks, a warning says
@@ -116,12 +116,12 @@ def locked(folder: Path) -> Iterator[None]:
         made = [p for p in (folder, *folder.parents) if not p.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = _take_lock(path)
-    except (OSError, ValueError) as error:  # ValueError: of a name that no file can have
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         raise RunError(f"cannot write to the folder {folder}: {error}") from None
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)  # before the lock is let go of
+        path.unlink(missing_ok=True)  # before the lock is released
         os.close(descriptor)
         with suppress(OSError):  # it holds something now
             for each in made:
@@ -148,7 +148,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _take_lock(path: Path) -> int:
-    """Lock a file, which is made; returns its descriptor."""
+    """Create a file if needed, and lock it; returns its descriptor."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
@@ -167,7 +167,7 @@ def _take_lock(path: Path) -> int:
             os.truncate(descriptor, 0)
             os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
             return descriptor
-        os.close(descriptor)  # of a process that has removed it in the meantime
+        os.close(descriptor)  # another process has removed this file in the meantime
 
 
 def _put_in_place(partial: Path, path: Path) -> None:

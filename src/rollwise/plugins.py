@@ -12,16 +12,16 @@ from typing import Any
 from rollwise.errors import ConfigError, PluginError, one_line
 
 _LOADED: dict[str, ModuleType] = {}
-"""The plug-ins that were loaded: the name of each in its module, and that."""
+"""The plug-ins that were loaded: the name of each in its module -> that module."""
 
 
 def is_plugin(name: object) -> bool:
-    """Say whether `name` has the form `module:name`, which none of ours has."""
+    """Say whether `name` has the form `module:name`, which no built-in name has."""
     return isinstance(name, str) and ":" in name
 
 
 def plugin_folders(folder: str | None = None) -> tuple[str, ...]:
-    """List where modules are sought before Python's path: in `folder`, then the current one."""
+    """List the folders to search before Python's path: `folder`, then the current one."""
     here = os.getcwd()
     return (here,) if folder in (None, here) else (str(folder), here)
 
@@ -31,19 +31,19 @@ def load_plugin(name: str, folders: Sequence[str], what: str = "class") -> Any:
 
     Args:
         name: The module's name, a colon, and a name in that module.
-        folders: Where the module may lie; they go to the front of Python's path and stay there, as
+        folders: Where the module may be; they go to the front of Python's path and stay there, as
             the current folder does with `python -m`.
         what: What should be found, such as `class`, for the errors.
 
     Raises:
-        ConfigError: The name has another form, or there is no such module, or nothing in it by
-            that name. Says what was looked for, where, and what there is.
+        ConfigError: The name has another form, or there is no such module, or it has no such
+            name. The message says what was looked for, where, and what there is.
         Exception: Whatever the module raises when it is imported.
     """
     kind = what.split()[-1]
     module_name, _, attribute = name.partition(":")
     if not (module_name and attribute):
-        raise ConfigError(f"a {what} is named module:{kind}, got {name!r}")
+        raise ConfigError(f"a {what} must be given as module:{kind}, got {name!r}")
     if module_name == "__main__":
         raise ConfigError(
             f"{name!r}: workers do not run your script again, so the {kind} must be in a module of "
@@ -91,7 +91,7 @@ def called_wrongly(error: BaseException) -> str:
 
 
 def wrong_result(plugin: object, method: str, wanted: str, got: object) -> PluginError:
-    """Make the error for a plug-in's method that returned something else than is `wanted`."""
+    """Make the error for a plug-in's method that did not return what is `wanted`."""
     place, kind = _place(plugin, method), type(got).__name__
     where = f" ({place[0]}, line {place[1]})" if place else ""
     return PluginError(

@@ -20,7 +20,7 @@ def unmet(package: str) -> str | None:
     """Say in a sentence why a package cannot be used; None if an admitted release is installed.
 
     Args:
-        package: Its name, which is that of the extra that asks for it.
+        package: Its name, which is also the name of the extra that asks for it.
     """
     install = f"pip install 'rollwise[{package}]'"
     try:
@@ -31,5 +31,5 @@ def unmet(package: str) -> str | None:
     if wanted.contains(found, prereleases=True):
         return None
     return (
-        f"{package} {found} is installed, and rollwise is tested with {package}{wanted}: {install}"
+        f"{package} {found} is installed, but rollwise is tested with {package}{wanted}: {install}"
     )

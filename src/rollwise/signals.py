@@ -15,7 +15,7 @@ TERMINATING = (signal.SIGTERM, signal.SIGHUP)
 """Signals that leave little time: the process is killed, or its terminal gone, soon after."""
 
 STOPPING = (signal.SIGINT, *TERMINATING)
-"""Signals that ask a command to stop; its own processes are ended by it, not by them."""
+"""Signals that ask a command to stop; the command itself ends its processes."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -27,14 +27,14 @@ class Terminated(KeyboardInterrupt):
 
 
 class Dropped(BaseException):
-    """Work is dropped that could be done again, because the process must end."""
+    """Work that could be done again is dropped, because the process must end."""
 
 
 @contextmanager
 def _handled(
     numbers: Iterable[int], handler: Callable[[int, FrameType | None], None]
 ) -> Iterator[None]:
-    """Handle signals that are not ignored in this block; in the main thread alone."""
+    """Handle signals in this block, unless they are ignored; only in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -52,7 +52,7 @@ def _handled(
 
 @contextmanager
 def raised_after(seconds: float, error: Exception) -> Iterator[None]:
-    """Raise `error` once this block has taken so long, by SIGALRM; in the main thread alone."""
+    """Raise `error`, by SIGALRM, once this block has taken `seconds`; only in the main thread."""
     if threading.current_thread() is not threading.main_thread() or seconds == math.inf:
         yield
         return
@@ -72,9 +72,9 @@ def raised_after(seconds: float, error: Exception) -> Iterator[None]:
 def terminated_by_signals() -> Iterator[None]:
     """In this block SIGTERM and SIGHUP raise `Terminated`, unless they are ignored (`nohup`).
 
-    What a signal raises in a finalizer or another callback of Python's own is lost there; in this
-    block the signal is then sent again, Ctrl-C too. In other threads than the main one this does
-    nothing.
+    An exception that a signal raises in a finalizer, or another of Python's own callbacks, is lost
+    there; in this block the signal is then sent again, Ctrl-C too. Outside the main thread this
+    does nothing.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -111,7 +111,7 @@ def _send_outside(number: int, frame: FrameType) -> None:
 def held_back() -> Iterator[None]:
     """Hold `STOPPING` back in this block, and in processes that start in it until they `release`.
 
-    Else they would handle them as this process does, or end in a traceback while they import.
+    Otherwise they would handle them as this process does, or end in a traceback while importing.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:
@@ -128,18 +128,18 @@ def release(handler: signal.Handlers) -> None:
 
 
 class StopRequest:
-    """Turns signals into a wish to stop after the current step; use it as a context manager.
+    """Turns signals into a request to stop after the current step; use it as a context manager.
 
-    A second Ctrl-C stops at once. After SIGTERM and SIGHUP, work in a block `droppable` is dropped,
+    A second Ctrl-C stops at once. After SIGTERM and SIGHUP, work in a `droppable` block is dropped,
     so that there is time to save what was done before.
 
     Args:
-        on_request: Called with the number of a signal, if it is another than the one before. It
-            must not print: the signal may come in the middle of printing, which Python refuses to
-            do twice at a time.
+        on_request: Called with the number of a signal, if it differs from the one before. It must
+            not print: the signal may come in the middle of printing, and Python refuses to print
+            while it is printing.
 
     Attributes:
-        number: Of the last signal; None as long as there was none.
+        number: The number of the last signal; None if there was none.
     """
 
     def __init__(self, on_request: Callable[[int], None] = lambda number: None) -> None:

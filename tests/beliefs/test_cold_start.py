@@ -127,20 +127,20 @@ def test_rare_labels_share_a_weight():
 def test_a_state_of_other_features_is_refused():
     first, second = believing(level=(PLACES % 4).tolist()), LogitKalman(400)
     for one, other in ((first, second), (second, first)):
-        with pytest.raises(ValueError, match=r"of features\.columns '(level)?', this one of"):
+        with pytest.raises(ValueError, match=r"with features\.columns '(level)?', this one has"):
             one.load_state_dict(other.state_dict())
 
 
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"level": [1, 2]}, "features must be of 3 prompts, got 2"),
+        ({"level": [1, 2]}, "features must cover 3 prompts, got 2"),
         ({"level": [1, 2, 3], "a": [1]}, r"one value for each prompt, got \{'level': 3, 'a': 1\}"),
         ({"a": [None, None, None]}, "the column 'a' is empty"),
         ({"a": ["", "", ""]}, "the column 'a' is empty"),
-        ({"v": [[1.0, 2.0], [1.0], [1.0, 3.0]]}, "the vectors of 'v' must be finite and of one"),
+        ({"v": [[1.0, 2.0], [1.0], [1.0, 3.0]]}, "the vectors of 'v' must be finite and of equal"),
         ({"v": [[1.0, 2.0], [1.0, np.nan], [1.0, 3.0]]}, "the vectors of 'v' must be finite"),
-        ({"v": np.zeros((3, 1025))}, "the vectors of 'v' must be .* of one length, at most 1024"),
+        ({"v": np.zeros((3, 1025))}, "the vectors of 'v' must be .* of equal length, at most 1024"),
     ],
 )
 def test_what_does_not_fit_is_refused(columns, message):

@@ -147,14 +147,17 @@ def test_each_method_takes_its_best_settings(tmp_path, write, say):
     ("given", "message"),
     [
         ({}, "give `methods` to compare"),
-        ({"methods": {"a": {}}}, "give one of `steps`, `tokens` and `seconds`; given is none"),
-        ({"methods": {"a": {}}, "steps": 1, "tokens": 1}, "given is `steps` and `tokens`"),
+        ({"methods": {"a": {}}}, "give one of `steps`, `tokens` and `seconds`; got none"),
+        ({"methods": {"a": {}}, "steps": 1, "tokens": 1}, "got `steps` and `tokens`"),
         (
             {"methods": {"a": {}}, "steps": 1, "baseline": "b"},
-            "`baseline` must be of the methods `a`; it is `b`",
+            "`baseline` must be one of the methods `a`; it is `b`",
         ),
         ({"methods": {"a": {}}, "steps": 1, "seeds": 2000}, "`seeds`: should be less than or eq"),
-        ({"methods": {"a": {}}, "steps": 1, "only": ["b"]}, "`only` must be of the methods `a`"),
+        (
+            {"methods": {"a": {}}, "steps": 1, "only": ["b"]},
+            "`only` must be one of the methods `a`",
+        ),
         ({"methods": {"a": {"seeds": 0}}, "steps": 1}, "`methods.a.seeds` must be from 1"),
         ({"methods": {"a": {"seeds": True}}, "steps": 1}, "`methods.a.seeds` .* it is True"),
         ({"methods": {" ": {}}, "steps": 1}, "a name is empty"),
@@ -175,7 +178,7 @@ def test_settings_that_are_refused(given, message):
             "method `a`: there is no setting `learner.rate`",
         ),
         ({"a": {"choose": {"seed": []}}}, "`choose`: `seed` has no values to choose from"),
-        ({"a b": {}, "a/b": {}}, "the same name of a folder: a-b, a-b"),
+        ({"a b": {}, "a/b": {}}, "the same folder name: a-b, a-b"),
     ],
 )
 def test_bad_methods_are_named_before_anything_runs(tmp_path, say, methods, message):

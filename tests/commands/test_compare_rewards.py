@@ -82,10 +82,10 @@ def test_without_lengths_draws_are_the_cost(tmp_path, methods, say):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("seeds = 6", "seeds = 6\ntokens = 9"), "with `rewards` give `steps`, or no length; gi"),
+        (("seeds = 6", "seeds = 6\ntokens = 9"), "with `rewards` give `steps`, or no length; got"),
         (("rewards.jsonl", "no.jsonl"), "no such file: .*no.jsonl"),
         (("batch_size = 8", "batch_size = 64"), "method `GRPO`: `prompts`: batch_size must be"),
-        (("seeds = 6", 'seeds = 6\nbaseline = "x"'), "`baseline` must be of the methods"),
+        (("seeds = 6", 'seeds = 6\nbaseline = "x"'), "`baseline` must be one of the methods"),
     ],
 )
 def test_what_is_wrong_with_a_replay_is_said(tmp_path, methods, say, change, said):

@@ -129,7 +129,7 @@ def test_what_a_settings_file_needs(doctor, installed, monkeypatch, settings, wa
     [
         ('{"problem": "1+1", "answer": "2"}\n' * 2, "works", "2 read, 1 duplicate; 1"),
         ('{"question": "1+1", "answer": "2"}\n', "broken", "(question, answer) fit neither schema"),
-        ('{"problem": "", "answer": ""}\n', "broken", "no problem to use: 1 read, 1 empty"),
+        ('{"problem": "", "answer": ""}\n', "broken", "no usable problem: 1 read, 1 empty"),
     ],
 )
 def test_a_file_is_read_as_a_run_reads_it(doctor, tmp_path, rows, state, detail):

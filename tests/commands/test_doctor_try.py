@@ -62,7 +62,7 @@ def test_memory_that_does_not_suffice_is_said_with_what_to_change(doctor, monkey
     [
         ("steps = 1\n[methods.a]", "the file is for `compare`"),
         ("[verl.trainer]\nnnodes = 2", "the file is for verl"),
-        ("backend = {type = 'tinker'}", "this model is at Tinker"),
+        ("backend = {type = 'tinker'}", "this model runs on Tinker"),
     ],
 )
 def test_what_cannot_be_tried_is_said(doctor, capsys, settings, said):

@@ -147,7 +147,7 @@ def test_a_baseline_without_the_same_problems_is_refused_before_anything_is_draw
     options = ["--benchmarks", f"running-sums={other}", "--baseline", whole, "--grading.type"]
     code, shown = say("evaluate", tmp_path / "run", *options, "exact")
     assert code == 2
-    assert "has no problem of this one; it has the benchmarks running-sums" in shown
+    assert "shares no problem with this one; it has the benchmarks running-sums" in shown
     assert not (tmp_path / "run").exists()
 
 
@@ -234,7 +234,7 @@ def test_hostile_names_and_responses_do_no_harm(tmp_path, write_lines, speak, sa
     ("holds", "given", "said"),
     [
         ("checkpoints", "", "has no checkpoint yet"),
-        ("checkpoints/global_step_9/actor", "", "one of verl must be merged into a model"),
+        ("checkpoints/global_step_9/actor", "", "a verl checkpoint must be merged into a model"),
         ("responses", "responses", "no model in the folder {run}/responses; a folder needs config"),
     ],
 )

@@ -68,7 +68,7 @@ def test_the_steps_of_the_warm_up_are_left_out(tmp_path, write, say):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("alpha = 1, ", ""), "or both `alpha` and `beta` of `pass_rates`; given is `beta`"),
+        (("alpha = 1, ", ""), "or both `alpha` and `beta` of `pass_rates`; got `beta`"),
         (("median = 20, ", ""), "give `median`, the median length of responses in tokens"),
         (("median = 20", "median = 60"), "`prices.median` is 60, but method `GRPO` cuts .* at 48"),
         (("batch_size = 8", "batch_size = 32"), "method `GRPO`: `prompts`: batch_size must be"),
@@ -76,7 +76,7 @@ def test_the_steps_of_the_warm_up_are_left_out(tmp_path, write, say):
             ("samples = 2", "samples = 0"),
             "method `GRPO`: `exit`: samples must be at least 1, got 0",
         ),
-        (("alpha = 1, beta = 1, prompts = 16", ""), "`pass_rates`; given is none"),
+        (("alpha = 1, beta = 1, prompts = 16", ""), "`pass_rates`; got none"),
         (("steps = 4", "step = 4"), "there is no setting `step`"),
     ],
 )
@@ -133,9 +133,9 @@ def test_recorded_lengths_are_cut_where_the_prices_say(tmp_path, write, say):
         (
             True,
             ("[base]", "[pass_rates]\nalpha = 1\nbeta = 1\n[base]"),
-            "given is `rewards` and `alpha` and `beta`",
+            "got `rewards` and `alpha` and `beta`",
         ),
-        (True, ("prices = {", "prices = {sigma = 1, "), "`prices.sigma` goes with `prices.median`"),
+        (True, ("prices = {", "prices = {sigma = 1, "), "`prices.sigma` needs `prices.median`"),
     ],
 )
 def test_what_recorded_rewards_lack_is_said(tmp_path, write, say, lengths, change, said):

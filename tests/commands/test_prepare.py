@@ -159,7 +159,7 @@ def test_solutions_that_the_grader_cannot_follow_are_an_error(tmp_path, write_li
     options = ["--data.sources", file, "--grading.type", "exact"]
     exit_code, shown = say("prepare", tmp_path / "run", *options)
     assert exit_code == 2
-    assert "no reference solution comes to its answer by the grader `exact`" in shown
+    assert "no reference solution is correct by the grader `exact`" in shown
     options += ["--selection.check_solutions", "false", "--samples", "1"]
     assert say("prepare", tmp_path / "run", *options)[0] == 0
 

@@ -64,7 +64,7 @@ def test_a_flipped_bit_in_a_reward_is_noticed(tmp_path, say, command):
     code, shown = say(command, folder, *TINY)
     assert code == 2
     assert "part-00001.parquet" in shown.replace(" ", "")
-    assert "remove it to have it made again" in shown
+    assert "delete it to have it recreated" in shown
     (folder / "checksums.txt").unlink()  # as if it had been stopped before its end
     code, shown = say(command, folder, *TINY)
     assert code == 2 and "remove it to have them drawn again" in shown
@@ -82,7 +82,7 @@ def test_a_portion_of_other_problems_is_noticed(tmp_path, kill_after, say, comma
     first = second.with_name("part-00000.parquet")
     first.write_bytes(second.read_bytes())
     code, shown = say(command, folder, *TINY)
-    assert code == 2 and f"{first} is of other problems" in shown
+    assert code == 2 and f"{first} belongs to other problems" in shown
 
 
 @pytest.mark.parametrize("command", FIRST_LAST)

@@ -157,7 +157,7 @@ def test_an_environment_that_cannot_be_closed_is_named_and_ends_nothing_else(cap
     [
         (None, "an object with `step`, got None"),
         (SimpleNamespace, "an object with `step`, got type"),
-        (SimpleNamespace(step=lambda reply: Turn("x")), "an object of its own for each episode"),
+        (SimpleNamespace(step=lambda reply: Turn("x")), "a new object for each episode"),
     ],
 )
 def test_an_environment_must_begin_an_object_with_a_step_for_each_episode(begun, wanted):

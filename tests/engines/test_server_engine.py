@@ -34,7 +34,7 @@ class TestContract(EngineContract):
         return None
 
     def test_weights_are_refused(self):
-        with pytest.raises(EngineError, match="has weights of its own and takes no others"):
+        with pytest.raises(EngineError, match="uses its own weights and cannot load others"):
             self.make().load_weights({})
 
 
@@ -190,7 +190,7 @@ def test_an_evaluation_draws_from_a_server(server, tmp_path, monkeypatch, capsys
         ("garbage", "JSONDecodeError"),
         ("strange", "choices"),
         ("cut", "Connection error"),
-        ("aborted", "the server ended it by 'abort'"),
+        ("aborted", "the server ended it with 'abort'"),
     ],
 )
 def test_what_fails_is_lost_with_the_reason_and_the_others_are_not(
@@ -216,7 +216,7 @@ def test_what_may_pass_is_tried_again_when_the_server_says(engine_at, server, lo
 
 def test_a_draw_that_takes_too_long_is_lost_and_its_request_aborted(engine_at, server, local):
     server.faults = ["hang"]
-    assert "not done after 0.2 s" in complete_one(engine_at(draw_timeout=0.2), local[2]).reason
+    assert "timed out after 0.2 s" in complete_one(engine_at(draw_timeout=0.2), local[2]).reason
     assert server.left.wait(PATIENCE)
 
 

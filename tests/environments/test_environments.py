@@ -124,7 +124,7 @@ def test_a_taskset_that_takes_more_than_a_response_is_refused(write, name):
 
 def test_a_prompt_that_is_not_text_is_refused(write):
     write("silent", TASKSET, (DATA, "Data("))
-    with pytest.raises(DataError, match=r"silent, row 0 .from 0. must ask by text"):
+    with pytest.raises(DataError, match=r"silent, row 0 .from 0. must have a prompt of text"):
         read("silent")
 
 

@@ -65,12 +65,12 @@ def test_an_engine_answers_as_it_likes(folders, start, wanted, chance, name, fau
 @pytest.mark.parametrize("fault", ["raises", "breaks", "forgets", "hangs"])
 @pytest.mark.parametrize("name", ["train", "evaluate", "prepare"])
 def test_an_engine_ends_the_command(folders, start, wanted, chance, name, fault):
-    """Each time it says why, and the same command goes on, until it has come to the same end."""
+    """Each time it says why, and the same command resumes, until it has come to the same end."""
     plugin = {"engine.type": "misdrawing:Misdrawing"}
     said = {
         "raises": "rollwise: it misbehaves",
         "breaks": "raised KeyError: 'it misbehaves'",
-        "forgets": "Faulty lost draws without saying so",
+        "forgets": "Faulty lost draws without reporting them",
         "hangs": "(`stall_limit`): Faulty or the grader hangs",
     }[fault]
     done = 0
@@ -109,7 +109,7 @@ def test_a_grader_fails_on_some_responses(folders, start, wanted, chance, fault)
 
 @pytest.mark.parametrize("hangs", [False, True])
 def test_a_grader_in_the_commands_own_process(folders, start, wanted, chance, hangs):
-    """It answers late and out of order, or never: then the command ends, and goes on."""
+    """It answers late and out of order, or never: then the command ends, and resumes."""
     plugin = {"grading.type": "misgrading:SlowSettings"}
     best, _, _ = wanted("train", **plugin, **{"grading.rate": 0.0})
     limit = {"grading.hangs": True, "stall_limit": STALL_LIMIT} if hangs else {}

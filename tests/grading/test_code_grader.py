@@ -173,7 +173,7 @@ def test_nothing_is_left_behind(grader, uncontained):
         ("{}", "need `inputs` and `outputs`"),
         ('{"inputs": ["1"], "outputs": []}', "got 1 inputs and 0 outputs"),
         ('["assert 1 == 1"]', "call no function of the response"),
-        ('["assert add("]', "tests are no Python"),
+        ('["assert add("]', "tests are not valid Python"),
     ],
 )
 def test_tests_that_cannot_be_read_are_failures(grader, tests, complaint, caplog):

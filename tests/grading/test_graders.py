@@ -98,7 +98,7 @@ def test_a_module_in_the_current_directory_is_found_in_the_workers_too(here):
 @pytest.mark.parametrize(
     ("name", "settings", "said"),
     [
-        ("operator", {}, "is named module:function, got 'operator'"),
+        ("operator", {}, "must be given as module:function, got 'operator'"),
         ("__main__:score", {}, "'__main__:score': .* a module of its own"),
         ("no_such_module:f", {}, "'no_such_module:f': no module 'no_such_module' in HERE or on"),
         (

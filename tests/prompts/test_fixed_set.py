@@ -88,7 +88,7 @@ def test_the_choice_follows_the_belief_that_it_is_given():
 
 
 def test_a_belief_of_other_prompts_is_refused():
-    message = r"^belief must be of as many prompts as there are \(3\), got one of 4$"
+    message = r"^belief must cover as many prompts as there are \(3\), got one of 4$"
     with pytest.raises(ValueError, match=message):
         Uniform("abc", 1, belief=AllTime(4))
 
@@ -101,10 +101,14 @@ LATEST, CALIBRATED = Uniform("abc", 1, belief=LatestPassRate(3)), CDAS("abc", 1,
     ("sampler", "state", "message"),
     [
         (Uniform("abc", 1), LATEST.state_dict(), "the belief LatestPassRate, this one is Decayed"),
-        (CDAS("abc", 1), LATEST.state_dict(), "^the state is of the sampler Uniform, this one is"),
+        (
+            CDAS("abc", 1),
+            LATEST.state_dict(),
+            "^the state was saved by the sampler Uniform, this one is",
+        ),
         (CDAS("abc", 1), {"asks": 3}, "^the state lacks 'told'; it has asks$"),
-        (CALIBRATED, CDAS("abc", 1).state_dict(), "of form 'paper', this one of 'calibrated'"),
-        (EASY, HARD.state_dict(), r"of other prompts: 'hard_walk\.order'"),
+        (CALIBRATED, CDAS("abc", 1).state_dict(), "with form 'paper', this one has 'calibrated'"),
+        (EASY, HARD.state_dict(), r"to other prompts: 'hard_walk\.order'"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused(sampler, state, message):
@@ -117,7 +121,7 @@ def test_a_belief_without_a_state_starts_anew_and_says_so(caplog):
     sampler.ask()
     other.load_state_dict(sampler.state_dict())
     assert other.asks == 1
-    assert "AllTime keeps no state: it starts over" in caplog.text
+    assert "AllTime has no saved state: it starts over" in caplog.text
 
 
 def test_a_sampler_that_keeps_no_state_refuses_one():

@@ -126,7 +126,7 @@ def test_metrics_that_are_not_as_they_were_come_back_from_the_checkpoint(
         (folder.path / "metrics.jsonl").write_text("".join(left))
     folder.complete_metrics(3, saved)
     assert folder.read_metrics() == LINES[:4]
-    assert "was not complete" in caplog.text
+    assert "was incomplete" in caplog.text
 
 
 def test_metrics_stay_with_later_steps_and_an_evaluation_that_was_made_since(
@@ -266,7 +266,7 @@ def test_what_is_not_finite_is_null_in_strict_json(folder):
 
 
 @pytest.mark.parametrize("place", [4, 200, -40, -1])
-def test_a_bit_flipped_in_a_part_that_is_final_is_noticed_while_a_run_goes_on_and_at_its_end(
+def test_a_bit_flipped_in_a_part_that_is_final_is_noticed_during_a_run_and_at_its_end(
     folder, place
 ):
     """Parquet checks its pages, not all of what says where they are."""

@@ -221,12 +221,12 @@ def test_a_finding_leads_to_its_chart_and_words_are_explained(show, report):
     )
 
 
-def test_the_page_of_a_run_that_goes_on_loads_itself_again_unless_it_is_read(show, tmp_path):
+def test_the_page_of_a_run_under_way_reloads_itself_unless_it_is_read(show, tmp_path):
     path = make_run(tmp_path / "run", samples=[sample(1, 0, "7=7"), sample(2, 0, "8=8")])
-    page = show(write_report(path, goes_on=True, reload=0.5))
+    page = show(write_report(path, under_way=True, reload=0.5))
     page.execute_script("document.querySelector('.prompt').open = true")
     RunFolder(path).log(step_line(4) | {"ledger": LEDGER})
-    write_report(path, goes_on=True, reload=0.5)
+    write_report(path, under_way=True, reload=0.5)
     time.sleep(1.5)
     assert "3 steps" in run_script(page, "document.getElementById('summary').innerText")
     page.execute_script("document.querySelector('.prompt').open = false")

@@ -12,7 +12,7 @@ from rollwise.files import LOCK, locked
 from rollwise.records import RunFolder
 from rollwise.reports import LiveReport, write_report
 
-GOES_ON = "The run goes on. This page loads itself again every 30 s"
+UNDER_WAY = "The run is under way. This page reloads itself every 30 s"
 
 
 class Clock:
@@ -59,13 +59,13 @@ def test_a_report_that_cannot_be_written_is_logged(tmp_path, monkeypatch, caplog
     assert caplog.text.count("the report is not up to date: the disk is full") == 2
 
 
-def test_the_page_loads_itself_again_while_the_run_goes_on(tmp_path):
+def test_the_page_reloads_itself_during_the_run(tmp_path):
     path = make_run(tmp_path / "run")
     clock = Clock()
     live = LiveReport(path, 30.0, clock)
     live.step_ended()
     page = read(path)
-    assert GOES_ON in page.text and "Written at 20" in page.text
+    assert UNDER_WAY in page.text and "Written at 20" in page.text
     assert page.data["reload"] == 30 and "location.reload()" in page.scripts[1]
     clock.now += 31
     RunFolder(path).log(step_line(4))
@@ -74,7 +74,7 @@ def test_the_page_loads_itself_again_while_the_run_goes_on(tmp_path):
 
     live.__exit__(KeyboardInterrupt)
     page = read(path)
-    assert "The run has not ended, and does not go on." in page.text
+    assert "The run stopped before its end." in page.text
     assert page.data["reload"] is None and "location.reload" not in page.scripts[1]
     RunFolder(path).write_summary({"steps": 4})
     write_report(path)
@@ -86,7 +86,7 @@ def test_a_report_by_hand_says_whether_another_process_writes_to_the_folder(tmp_
     path = make_run(tmp_path / "run")
     with locked(path):
         assert Command("report", str(path), shown=tmp_path / "shown").end()[0] == 0
-        assert "The run goes on." in said(path)
+        assert "The run is under way." in said(path)
     (path / LOCK).write_text("process 1, long gone")
     assert main(["report", str(path)]) == 0
-    assert "The run has not ended, and does not go on." in said(path)
+    assert "The run stopped before its end." in said(path)

@@ -113,7 +113,7 @@ REFUSED = [
     (lambda: GVM(beta=0.5), ValueError, "^beta must be finite and at least 1, got 0.5$"),
     (lambda: GVM().counts([0.5, 1.5]), ValueError, "^pass_rates must lie .*, got .*1.5"),
     (lambda: GVM().counts([[0.5, 0.5]]), ValueError, r"^pass_rates must .*shape \(P,\), got"),
-    (lambda: GVM().counts([0.5], [1, 2]), ValueError, "^gradient_norms must .* one a pass rate"),
+    (lambda: GVM().counts([0.5], [1, 2]), ValueError, "^gradient_norms must .* one per pass rate"),
     (lambda: GVM().counts([0.5], [-1.0]), ValueError, "^gradient_norms must be finite"),
 ]
 

@@ -123,7 +123,11 @@ def too_many(allocation, pass_rates):
                 ("Forgets", lambda rule, n, m: True if n and m else None, "or False, got None"),
             )
         ),
-        (check_exit_rule, NoDataclass(), r"NoDataclass is no dataclass: put `@dataclass\(frozen="),
+        (
+            check_exit_rule,
+            NoDataclass(),
+            r"NoDataclass is not a dataclass: put `@dataclass\(frozen=",
+        ),
         (check_exit_rule, Unpicklable(), "must be picklable"),
         (
             check_schedule,

@@ -132,7 +132,9 @@ def test_counts_that_the_stopping_cannot_come_to_have_plug_in_weights():
 
 @pytest.mark.parametrize("rewards", [[0, 1, 0, 1], [0, 0]])
 def test_unbiased_needs_to_know_the_stopping(rewards):
-    with pytest.raises(ValueError, match=r"'x' was to stop: .*RolloutSession.*pool\.stopping = "):
+    with pytest.raises(
+        ValueError, match=r"stopping rule of prompt 'x': .*RolloutSession.*pool\.stopping = "
+    ):
         advantages(*grouped(rewards), "linear", estimates="unbiased")
 
 

@@ -169,7 +169,7 @@ class HangingGrader(EqualText):
 @pytest.mark.parametrize(
     ("engine", "grader", "said"),
     [
-        (Silent(), EqualText(), "Silent lost draws without saying so"),
+        (Silent(), EqualText(), "Silent lost draws without reporting them"),
         (Hanging(), EqualText(), r"`stall_limit`\): Hanging or the grader hangs"),
         (Engine(), HangingGrader(), r"`stall_limit`\): Engine or the grader hangs"),
     ],

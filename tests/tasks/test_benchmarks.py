@@ -54,7 +54,7 @@ def test_a_file_is_a_benchmark_of_its_stem_or_in_place_of_the_hub_one_of_its_nam
     assert benchmark.name == "amc23"
     [first] = read_benchmark(benchmark, settings(problems=1))
     assert first.messages[-1]["content"] == f"0+1?\n\n{INSTRUCTION}"
-    with pytest.raises(ConfigError, match="math500 is there twice"):
+    with pytest.raises(ConfigError, match="math500 appears twice"):
         find_benchmarks(["math500", f"math500={file}"])
 
 

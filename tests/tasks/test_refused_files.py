@@ -148,7 +148,7 @@ def test_a_hub_out_of_reach_is_told_with_a_way_out(hub, kind):
 def test_the_hub_needs_its_library(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     assert refusal("owner/name") == (
-        "'owner/name' is no local file, and a data set on the hub is read with the library "
+        "'owner/name' is not a local file, and a data set on the hub is read with the library "
         'datasets: pip install "rollwise[hub]"'
     )
 

@@ -198,5 +198,5 @@ def test_a_damaged_checkpoint_names_itself_and_the_one_before(saved, name, how):
 def test_a_checkpoint_of_other_data_or_of_another_model_is_refused(make_model, saved, changed):
     with pytest.raises(RunError, match="20 prompts, this one has 21"):
         load(saved, problems=21)
-    with pytest.raises(RunError, match="of another model"):
+    with pytest.raises(RunError, match="to another model"):
         load_checkpoint(saved, make_learner(make_model(**changed)), make_sampler())

@@ -77,7 +77,7 @@ def test_the_end_shows_before_and_after_and_where_the_report_is(
     assert str(folder / "report.html") in shown.replace(" ", "")
 
 
-def test_the_report_is_written_while_the_run_goes_on(tmp_path, tiny_options, monkeypatch):
+def test_the_report_is_written_during_the_run(tmp_path, tiny_options, monkeypatch):
     folder, pages = tmp_path / "run", []
 
     def write(path, **how):
@@ -90,7 +90,7 @@ def test_the_report_is_written_while_the_run_goes_on(tmp_path, tiny_options, mon
     monkeypatch.setattr("rollwise.commands.train.REPORT_EVERY", 0.0)
     monkeypatch.setattr("rollwise.reports.report.SHARE", math.inf)
     assert main(["train", "--output", str(folder), *tiny_options(steps="2")]) == 0
-    assert ["The run goes on." in page for page in pages] == [True, True, True, False]
+    assert ["The run is under way." in page for page in pages] == [True, True, True, False]
     found = [number for page in pages for number in re.findall(r"(\d) steps? ·", page)]
     assert found == ["0", "1", "2", "2"]
     assert "The run has ended." in pages[-1]
@@ -111,7 +111,7 @@ def test_ctrl_c_leaves_a_report_of_what_was_done(
     monkeypatch.setattr(loop, "learn", interrupted)
     assert main(["train", "--output", str(folder), *tiny_options(steps="3")]) == 130
     page = (folder / "report.html").read_text(encoding="utf-8")
-    assert "The run has not ended, and does not go on." in page
+    assert "The run stopped before its end." in page
     assert f">{2 - times} step" in page
     shown = screen()
     assert f"to resume: rollwise train --output {folder} --resume" in shown
@@ -155,7 +155,7 @@ def test_a_policy_that_is_no_longer_finite_ends_the_run(tmp_path, train, screen)
     settings = {"learner__learning_rate": "1e30", "learner__warmup_updates": "1"}
     assert train(tmp_path / "run", **settings) == 3
     message = screen()
-    assert "step 1: the policy draws tokens whose probabilities are not finite" in message
+    assert "step 1: the policy's token probabilities are not finite" in message
     assert "nothing is saved" in message and "it is 1e+30" in message
     assert not (tmp_path / "run" / "checkpoints").exists()
 

@@ -1,4 +1,4 @@
-"""`rollwise train` that is stopped, killed or damaged, and goes on from its last checkpoint."""
+"""`rollwise train` that is stopped, killed or damaged, and resumes from its last checkpoint."""
 
 import json
 import shutil
@@ -97,7 +97,7 @@ def test_a_checkpoint_from_before_the_policy_broke_is_kept(
     assert train(folder, checkpoint__every=every, checkpoint__keep="1") == 3
     message = screen()
     assert "step 3: the " in message
-    assert f"the last checkpoint, {folder / 'checkpoints' / 'step-000002'}, is from" in message
+    assert f"the last checkpoint, {folder / 'checkpoints' / 'step-000002'}, predates it" in message
     assert [path.name for path in (folder / "checkpoints").iterdir()] == ["step-000002"]
 
 

@@ -15,7 +15,7 @@ BELIEFS: dict[str, type] = {
     "logit_kalman": LogitKalman,
     "ratings": Ratings,
 }
-"""What a belief may be named by. One is made as `Class(total, **settings)`."""
+"""The beliefs that settings choose by name; each is made as `Class(total, **settings)`."""
 
 __all__ = [
     "BELIEFS",

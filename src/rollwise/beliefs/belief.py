@@ -1,4 +1,4 @@
-"""The contract of a belief: what is known of pass rates, asked and taught by prompts' indices."""
+"""The contract of a belief: what is known of pass rates, queried and updated by prompt index."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from rollwise.beliefs.state import (
 from rollwise.sampling.checks import array_from
 
 EXPECTATION_WEIGHT = 4.0
-"""How many responses an expected pass rate counts as, if its own strength is not known: a visit."""
+"""How many responses an expected pass rate of unknown strength counts as: those of one visit."""
 
 
 @dataclass(eq=False)
@@ -27,7 +27,7 @@ class Belief(Kept, ABC):
     """What is known of the pass rate of each prompt of a fixed set.
 
     Write `believe` and `learn`, and name in `kept` the attributes that a resumed run needs. The
-    prompt sampler that chooses by a belief (`belief=...`) teaches it, and anything else may ask it.
+    prompt sampler that uses a belief (`belief=...`) updates it, and anything else may query it.
     Prompts are named by their indices in the order of the sampler's keys. The fields of a subclass
     that have a `help` are its settings.
 
@@ -66,13 +66,13 @@ class Belief(Kept, ABC):
             indices: Which prompts, shape (P,), or a slice of all.
 
         Returns:
-            The mean, NaN where nothing is expected, and the strength, shape (P,) each: for how many
-            responses the mean counts, 0 where nothing is known of the prompt itself.
+            The mean, NaN where nothing is expected, and the strength, shape (P,) each: how many
+            responses the mean counts as, 0 where nothing is known of the prompt itself.
         """
 
     @abstractmethod
     def learn(self, indices: Indices, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
-        """Take in how many of the responses of some prompts, each once, were correct.
+        """Learn how many responses of some prompts, each given once, were correct.
 
         Args:
             indices: Which prompts, shape (P,).
@@ -92,7 +92,7 @@ class Belief(Kept, ABC):
         return priors_around(*_believed(self, indices))
 
     def metrics(self) -> dict[str, float]:
-        """Return figures worth a plot; by default none."""
+        """Return figures worth plotting; by default none."""
         return {}
 
     def state_dict(self) -> State:
@@ -100,7 +100,7 @@ class Belief(Kept, ABC):
         return state_of(self, self.kept)
 
     def load_state_dict(self, state: State) -> None:
-        """Resume from a state; where nothing is kept only from an empty one, with a warning.
+        """Resume from a state; if nothing is kept, only from an empty one, with a warning.
 
         Raises:
             ValueError: The state does not fit; then nothing changes.
@@ -113,7 +113,7 @@ class Belief(Kept, ABC):
 def _believed(
     belief: Belief, indices: Indices | slice
 ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-    """Ask a belief, and refuse an answer that is none."""
+    """Query a belief, and refuse an invalid answer."""
     given = indices if isinstance(indices, slice) else np.array(indices)  # a user's may write to it
     if type(belief).__module__.startswith("rollwise."):  # tests check ours, in their precision
         return belief.believe(given)
@@ -131,7 +131,7 @@ def _believed(
 
 
 def priors_from(plugin: object, method: str, count: int, *given: Any) -> NDArray[Any]:
-    """Ask a plug-in for so many priors, shape (P, 2); a `PluginError` names a wrong answer."""
+    """Ask a plug-in for `count` priors, shape (P, 2); a `PluginError` names a wrong answer."""
     wanted = f"an array of shape ({count}, 2) of α and β, finite and above 0"
 
     def fits(priors_P2: NDArray[Any]) -> bool:
@@ -152,7 +152,7 @@ def priors_around(
 ) -> NDArray[np.float64]:
     """Return α = 1 + w·p̂ and β = 1 + w·(1 − p̂), shape (P, 2); 1 and 1 where p̂ is NaN.
 
-    `strength` is w, for how many responses p̂ counts: one for all, or shape (P,).
+    `strength` is w, the number of responses that p̂ counts as: one for all, or shape (P,).
     """
     weight = np.broadcast_to(np.asarray(strength, dtype=float), mean.shape)
     responses = beta_of(np.asarray(mean, dtype=float), weight)

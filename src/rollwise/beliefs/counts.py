@@ -62,8 +62,8 @@ class DecayedBeta(Belief):
 class LatestPassRate(Belief):
     """Expects what was seen last (Kimi k1.5, arXiv 2501.12599); nothing before the first visit.
 
-    The latest pass rate of few responses is noisy: with 4, a prompt of true pass rate 0.7 seems
-    solved every fourth time.
+    The latest pass rate of few responses is noisy: with 4, a prompt with a true pass rate of 0.7
+    looks solved every fourth time.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("_pass_rates",)

@@ -1,4 +1,4 @@
-"""What data says of prompts before they are drawn, and how it tells pass rates."""
+"""What the data says about prompts before they are drawn, and how it predicts pass rates."""
 
 import math
 from collections import Counter
@@ -13,7 +13,7 @@ from rollwise.beliefs.state import Indices, Kept
 
 Floats = NDArray[np.float64]
 
-# Labels of a column that have a weight of their own, and the longest vectors that are taken.
+# The most labels of a column that have their own weight, and the longest vectors accepted.
 MOST_LABELS, MOST_DIMENSIONS = 128, 1024
 # Directions of a vector that have weights: those of the largest variance, over a sample.
 DIRECTIONS, SAMPLED = 32, 4096
@@ -21,11 +21,11 @@ DIRECTIONS, SAMPLED = 32, 4096
 LABELS = ("source", "subject", "level")
 # The column that says how hard a prompt was elsewhere. Its weight starts at ½.
 PASS_RATE = "pass_rate"
-# What a step keeps of the information that earlier steps gave of the weights.
+# The share that a step keeps of the information on the weights from earlier steps.
 MEMORY = 0.95
 # How far a step moves a weight at most, in logits; and the bounds of τ².
 LONGEST_STEP, VARIANCES = 1.0, (0.01, 4.0)
-# How much information a scale of 1 counts as, what a step keeps of that of earlier steps, bounds.
+# The information that a scale of 1 counts as, the share kept from earlier steps, and bounds.
 SCALE_INFORMATION, SCALE_MEMORY, SCALES = 20.0, 0.98, (0.05, 3.0)
 
 
@@ -77,7 +77,7 @@ def labels(values: Sequence[Any]) -> Column:
 def numbers(name: str, values: Sequence[Any]) -> Column:
     """One weight for a number, 0 where it is missing.
 
-    Numbers are brought to one scale: logits of pass rates, or else logits of ranks.
+    Numbers are put on one scale: logits for pass rates, logits of ranks for all others.
     """
     number = np.array([np.nan if v is None else v for v in values], dtype=float)
     known = np.isfinite(number)
@@ -106,9 +106,9 @@ def directions(vectors: NDArray[np.floating]) -> Column:
 
 
 def column_of(name: str, values: Sequence[Any]) -> Column | None:
-    """Read a column by what is in it: labels, numbers, or vectors; None if all are equal.
+    """Read a column by its contents: labels, numbers, or vectors; None if all are equal.
 
-    Texts, booleans and integers of few values are labels, and so are those of `LABELS`.
+    Texts, booleans and integers of few values are labels, and so are the columns in `LABELS`.
     """
     given = [None if value == "" else value for value in values] if _plain(values) else values
     known = [value for value in given if value is not None]
@@ -131,32 +131,32 @@ def _plain(values: Sequence[Any]) -> bool:
 def _vectors(name: str, values: Any) -> NDArray[np.floating]:
     try:
         vectors = np.asarray(values, dtype=np.float32)
-    except (TypeError, ValueError):  # of several lengths, or none
+    except (TypeError, ValueError):  # of unequal lengths, or no vectors
         vectors = np.empty(0, np.float32)
     if vectors.ndim != 2 or vectors.shape[1] > MOST_DIMENSIONS or not np.isfinite(vectors).all():
         raise ValueError(
-            f"the vectors of {name!r} must be finite and of one length, at most {MOST_DIMENSIONS}"
+            f"the vectors of {name!r} must be finite and of equal length, at most {MOST_DIMENSIONS}"
         )
     return vectors
 
 
 class Features(Kept):
-    """The part w·φ(x) of a logit that the columns of data explain, with w learned on the way.
+    """The part w·φ(x) of a logit that the columns of data explain, with w learned in training.
 
     A Bayesian logistic regression, w ~ N(μ, τ²) with a τ for each column. Each step is one Newton
     step: with slope g and Fisher information I of the log-likelihood by the logit, Λ ← Λ + Σ φφᵀ·I,
-    h ← h + Σ φ·(I·φ·w + g), w = (Λ + 1/τ²)⁻¹(h + μ/τ²). Then τ² becomes the mean of (w − μ)² and
-    its variance over the column (EM), so that useless columns vanish. Λ and h are forgotten slowly,
+    h ← h + Σ φ·(I·φ·w + g), w = (Λ + 1/τ²)⁻¹(h + μ/τ²). Then τ² becomes the column's mean of
+    (w − μ)² plus w's variance (EM), so that useless columns vanish. Λ and h are forgotten slowly,
     because the policy learns and columns may mislead. A step costs O(d²·P + d³) for d weights.
 
-    A factor c on w·φ takes a Newton step for the slope of the surprises on c·w·φ before that, for
+    Before that, a factor c on w·φ takes a Newton step for the slope of the surprises on c·w·φ:
     weights say too much while they rest on few visits, and too little once they are shrunk.
 
     Args:
         columns: Name -> one value for each prompt: labels, numbers, or vectors.
 
     Attributes:
-        columns: The names of those that tell prompts apart, with commas between them.
+        columns: The names of those that tell prompts apart, joined by commas.
         weights: w, shape (d,); with `information` Λ, (d, d), and `evidence` h, (d,).
         variances: τ² of each column, shape (C,).
         scale: c and the information that it rests on, shape (2,).
@@ -215,7 +215,7 @@ class Features(Kept):
         self.variances = np.clip(variances, *VARIANCES)
 
     def _rescale(self, said: Floats | float, surprise: Floats, information: Floats) -> None:
-        """Move the scale by what was said of some prompts, c·w·φ, shape (P,)."""
+        """Move the scale; `said` is what was predicted for some prompts, c·w·φ, shape (P,)."""
         if not information.any():
             return
         said = said - np.average(said, weights=information)

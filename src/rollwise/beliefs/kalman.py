@@ -14,12 +14,12 @@ from rollwise.sampling.checks import finite_above_zero, finite_at_least, setting
 
 Floats = NDArray[np.float64]
 
-# From the prior mean to the mode: steps and the longest one, in logits, so that it is found from
-# far away too.
+# Newton steps from the prior mean to the mode, and the longest one, in logits, so that the mode is
+# found from far away too.
 NEWTON_STEPS, LONGEST_STEP = 8, 2.0
-# Of the quadrature for a posterior's mean and variance.
+# The quadrature for a posterior's mean and variance.
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(7)
-# How much information `initial_variance` counts as, and what a step keeps of that of surprises.
+# The information that `initial_variance` counts as, and the share of learned information kept.
 SPREAD_INFORMATION, SPREAD_MEMORY = 50.0, 0.99
 # Bounds of the standard deviation of the set's logits, in units of the initial one.
 SCALES = 0.2, 5.0
@@ -56,7 +56,7 @@ class LogitKalman(Belief):
         features: What is known of each prompt before it is drawn; by default nothing.
 
     Raises:
-        ValueError: A setting out of its range, or features of another number of prompts.
+        ValueError: A setting out of its range, or features for a different number of prompts.
     """
 
     kept: ClassVar[tuple[str, ...]] = (
@@ -99,7 +99,7 @@ class LogitKalman(Belief):
         self._variance = np.full(self.total, self.initial_variance, dtype=np.float32)
         self._visited_at = np.full(self.total, -1, dtype=np.int32)
         if self.features.total not in (0, self.total):  # 0: nothing is known
-            raise ValueError(f"features must be of {self.total} prompts, got {self.features.total}")
+            raise ValueError(f"features must cover {self.total} prompts, got {self.features.total}")
 
     @property
     def variance(self) -> float:
@@ -178,8 +178,8 @@ def posterior(
 ) -> tuple[Floats, Floats]:
     """Return mean and variance of logits z ~ N(mean, variance) after k correct of n responses.
 
-    By adaptive Gauss-Hermite quadrature (Naylor and Smith 1982): nodes around the mode, as far
-    apart as the curvature there says. All arrays have the shape (P,).
+    By adaptive Gauss-Hermite quadrature (Naylor and Smith 1982): nodes around the mode, spaced by
+    the curvature there. All arrays have the shape (P,).
     """
     mode, curvature = laplace_step(mean, variance, correct, drawn)
     logit_PN = mode[:, None] + np.sqrt(curvature)[:, None] * NODES

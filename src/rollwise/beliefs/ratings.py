@@ -19,7 +19,7 @@ FORM_HELP = (
 )
 
 STEP, COMPETENCE_STEP, FLOOR = 4.0, 2.0, 0.1
-"""Of the calibrated form: the first steps of D and of C, in logits, and the least share of them."""
+"""The calibrated form's first steps of D and of C, in logits, and the least share of them."""
 
 
 def logistic(logits: Any) -> Any:
@@ -54,7 +54,7 @@ class Ratings(Belief):
     def __post_init__(self) -> None:
         one_of("form", self.form, get_args(Form))
         self._calibrated = self.form == "calibrated"
-        # Filled, not reserved by np.zeros: else the first visits wait for the memory to be given.
+        # Filled, not reserved by np.zeros, which would make the first visits wait for memory.
         self._difficulty = np.full(self.total, 0.0)
         self._visits = np.full(self.total, 0, dtype=np.uint32)
         self._competence = 0.0
@@ -73,8 +73,8 @@ class Ratings(Belief):
     def believe(self, indices: Indices | slice) -> tuple[Floats, Floats]:
         """Return the pass rates that the difficulties imply.
 
-        In the published forms that is where the update would leave D unchanged, s = σ(C − D) − D,
-        accurate once D has converged. An unvisited prompt has that of the model's level, with
+        In the published forms that is the rate that would leave D unchanged, s = σ(C − D) − D,
+        accurate once D has converged. An unvisited prompt has the rate of the model's level, with
         strength 0.
         """
         difficulty = self._difficulty[indices]
@@ -101,7 +101,7 @@ class Ratings(Belief):
     def hardness(self, target: float) -> tuple[Floats, float]:
         """Return D of all prompts (not a copy), and the D to aim at.
 
-        That is C − logit(target); C, whatever the target, in the published forms.
+        The latter is C − logit(target), or C in the published forms, whatever the target.
         """
         offset = float(np.log(target / (1.0 - target))) if self._calibrated else 0.0
         return self._difficulty, self._competence - offset

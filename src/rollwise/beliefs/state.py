@@ -82,7 +82,7 @@ def values_in(
 ) -> list[tuple[Any, dict[str, Any]]]:
     """Find what `state_of` returned: the values of each object; a `ValueError` if one is unfit.
 
-    They have the type and the shape that the attributes have, which do not change yet.
+    They have the types and shapes of the attributes, which do not change yet.
     """
     found: dict[str, Any] = {}
     parts = [(owner, found)]
@@ -94,11 +94,13 @@ def values_in(
             found[name] = np.array(from_state(state, key), dtype=held.dtype)
             if (shape := found[name].shape) != held.shape:
                 other = f"{key!r} has shape {shape}, not {held.shape}"
-                raise ValueError(f"the state is of other prompts: {other}")
+                raise ValueError(f"the state belongs to other prompts: {other}")
         else:
             found[name] = type(held)(from_state(state, key))
             if name in owner.identity and found[name] != held:
-                raise ValueError(f"the state is of {key} {found[name]!r}, this one of {held!r}")
+                raise ValueError(
+                    f"the state was saved with {key} {found[name]!r}, this one has {held!r}"
+                )
     return parts
 
 
@@ -109,12 +111,12 @@ def set_values(parts: Iterable[tuple[Any, dict[str, Any]]]) -> None:
 
 
 def named_under(prefix: str, state: State) -> State:
-    """Return a state with its names behind `prefix` and a point."""
+    """Return a state with `prefix` and a dot before its names."""
     return {f"{prefix}.{name}": value for name, value in state.items()}
 
 
 def part_of_state(state: State, prefix: str) -> State:
-    """Return what `named_under` put behind `prefix`."""
+    """Return the part of a state that `named_under` put under `prefix`."""
     begin = f"{prefix}."
     return {k.removeprefix(begin): v for k, v in state.items() if k.startswith(begin)}
 
@@ -124,4 +126,4 @@ def refuse_or_warn(owner: str, state: State) -> None:
     if state:
         held = ", ".join(sorted(state))
         raise ValueError(f"{owner} has no load_state_dict, but the state holds {held}")
-    log.warning("%s keeps no state: it starts over without what it had learned", owner)
+    log.warning("%s has no saved state: it starts over", owner)

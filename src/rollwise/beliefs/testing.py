@@ -138,7 +138,7 @@ def refused(call: Callable[[], Any], *named: str) -> None:
 
 
 def assert_same(one: State, other: State) -> None:
-    """Demand two states that are equal to the bit (so that NaN equals NaN)."""
+    """Demand that two states are equal bit for bit (so that NaN equals NaN)."""
     assert one.keys() == other.keys(), f"{sorted(one)} and {sorted(other)}"
     for name in one:
         first, second = np.asarray(one[name]), np.asarray(other[name])
@@ -153,7 +153,7 @@ def keeps_state(plugin: Any, base: type) -> bool:
 
 
 def check_metrics(plugin: Any, go_on: Callable[[], Any]) -> None:
-    """Demand finite numbers, of the same names at any moment."""
+    """Demand finite numbers under the same names at any time."""
     names = plugin.metrics().keys()
     for _ in range(3):
         go_on()

@@ -2,6 +2,6 @@
 
 A command that has a folder takes the layers of its settings, its folder, whether it resumes what is
 there (see `folder.settle`), and the console. It raises a `RollwiseError`, which says what is wrong
-and what to do, or `KeyboardInterrupt`, where a signal stopped it; then the same command goes on
-with what is in the folder.
+and what to do, or `KeyboardInterrupt` if a signal stopped it; the same command then resumes what is
+in the folder.
 """

@@ -1,4 +1,4 @@
-"""What works on this machine: what is installed, and what holds in programs of a model."""
+"""What works on this machine: installed packages, and the containment of a model's programs."""
 
 import os
 import platform

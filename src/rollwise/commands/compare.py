@@ -32,7 +32,7 @@ from rollwise.reports.methods import write_comparison_report
 from rollwise.statistics.curves import Comparison, Curve, Curves, compare_methods
 
 Values = Mapping[str, Any]
-"""Settings of a method, by their full names, and what they are."""
+"""Settings of a method: full name -> value."""
 
 Train = Callable[[str, Mapping[tuple[Any, ...], PlannedRun]], dict[Any, Curve]]
 """Says what it trains, and returns the curve of each run."""
@@ -64,7 +64,7 @@ def _settings(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool) -> 
     config.check_methods()
     names = [file_name(method) for method in config.compared]
     if len(set(names)) < len(names):
-        raise ConfigError(f"two of `methods` have the same name of a folder: {', '.join(names)}")
+        raise ConfigError(f"two of `methods` have the same folder name: {', '.join(names)}")
     return config
 
 

@@ -30,18 +30,18 @@ START = "spawn"
 """How processes of runs are started: torch may have threads, which a fork would lose."""
 
 RECORDS = "curves.jsonl"
-"""The file in the folder of a comparison that has the curve of each run that is done."""
+"""The file in the folder of a comparison with the curves of the runs that are done."""
 
 SECONDS_BETWEEN_LOOKS = 2.0
-"""How often it is looked up how far the runs under way are."""
+"""Seconds between two looks at how far the runs under way are."""
 
 MEMORY_OF_A_RUN = 2 * 2**30
-"""Bytes of memory that a run may take, when it is decided how many run at a time."""
+"""Bytes of memory to allow for a run, when deciding how many run at a time."""
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run of a comparison: its folder within that of the comparison, and what is given of it."""
+    """A run of a comparison: its folder within the comparison's, and its given settings."""
 
     name: str
     settings: Mapping[str, Any]
@@ -120,10 +120,10 @@ def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) ->
                     yield recorded + done
             except BrokenProcessPool:
                 raise RunError(
-                    "the process of a run died, perhaps for want of memory; the same command "
+                    "the process of a run died, perhaps out of memory; the same command "
                     "trains what is missing (fewer at a time with --workers)"
                 ) from None
-            except BaseException:  # also where a signal ends who asks for these figures
+            except BaseException:  # also if a signal ends the caller that asks for these figures
                 _stop_runs(pool)
                 raise
     finally:
@@ -134,7 +134,7 @@ def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) ->
 def _train_in(
     pool: ProcessPoolExecutor, runs: Sequence[PlannedRun], records: Records, workers: int
 ) -> Iterator[float]:
-    """Train runs, no more begun than there are workers; yield how many are done."""
+    """Train runs, starting no more than there are workers; yield how many are done."""
     waiting, left = list(runs), dict[Future[bool], PlannedRun]()
     while waiting or left:
         while waiting and len(left) < workers:
@@ -179,7 +179,7 @@ def _stop_runs(pool: ProcessPoolExecutor) -> None:
 
 
 def _train(path: Path, settings: Mapping[str, Any]) -> bool:
-    """Train one run from the start or its checkpoint, or go on where it is longer now."""
+    """Train one run from the start or its checkpoint, or extend it if it is longer now."""
     from rollwise.models.saved import list_checkpoints
 
     logging.getLogger("rollwise").setLevel(logging.WARNING)
@@ -198,9 +198,9 @@ def _train(path: Path, settings: Mapping[str, Any]) -> bool:
 
 
 def _end_with_parent(parent: int) -> None:
-    """Let this process be killed when its parent ends, however that ends (Linux).
+    """Have this process killed when its parent ends, however that ends (Linux).
 
-    Signals end it quietly while it trains nothing; a run that is trained handles them.
+    Signals end it quietly while it trains nothing; during training, the run handles them.
     """
     release(signal.SIG_DFL)
     if sys.platform != "linux":
@@ -211,7 +211,7 @@ def _end_with_parent(parent: int) -> None:
 
 
 def runs_at_a_time(config: TrainConfig) -> int:
-    """Say how many runs fit side by side: one a GPU, or as many as cores and memory allow."""
+    """Say how many runs fit side by side: one per GPU, or as many as cores and memory allow."""
     import torch
 
     if torch.cuda.is_available() and config.model.device != "cpu":

@@ -16,7 +16,7 @@ def comparison_tables(comparison: Comparison) -> list[PlainTable]:
 
 
 def in_words(comparison: Comparison) -> Iterator[str]:
-    """Say of each method whether it is better than the baseline, and what collapsed."""
+    """Say whether each method is better than the baseline, and which methods collapsed."""
     baseline = comparison.baseline
     for name, result in comparison.results.items():
         if result.difference is not None:
@@ -40,7 +40,7 @@ def _without_interval(comparison: Comparison, name: str) -> str:
     own, base = comparison.curves[name], comparison.curves[comparison.baseline]
     shared = sorted(own.keys() & base.keys())
     if len(shared) < 2:
-        return f"one seed cannot show a difference to {comparison.baseline}"
+        return f"one seed cannot show a difference from {comparison.baseline}"
     difference = rounded(own[shared[0]].end - base[shared[0]].end, sign="+")
     return f"{difference} to {comparison.baseline} with every seed: without spread, no interval"
 
@@ -49,7 +49,7 @@ def _accuracy(comparison: Comparison) -> PlainTable:
     counts = sorted({len(result.seeds) for result in comparison.results.values()})
     seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
     seeds += " seed" if seeds == "1" else " seeds"
-    title = f"Held-out accuracy at the end, {seeds}, and its difference to {comparison.baseline}"
+    title = f"Held-out accuracy at the end, {seeds}, and its difference from {comparison.baseline}"
     rows = []
     for name, result in comparison.results.items():
         difference = "" if result.difference is None else interval(result.difference, sign="+")

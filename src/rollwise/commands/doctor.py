@@ -1,8 +1,8 @@
 """`rollwise doctor`: what works here, why something does not, and what to type.
 
 It loads no framework: what is installed is read from the packages' metadata and compared with the
-releases that rollwise's own metadata admits. Only what holds in programs of a model is tried out,
-and with `--try` a step of a run.
+releases that rollwise's own metadata admits. Only the containment of a model's programs is
+tried out, and with `--try` a step of a run.
 """
 
 import json
@@ -46,10 +46,10 @@ ReadForVerl = Callable[[Mapping[str, Any]], TrainConfig]
 
 
 def examine(path: Path | None, as_json: bool, try_it: bool, read_for_verl: ReadForVerl) -> int:
-    """Print what is found, of everything or of a settings file; returns the exit code.
+    """Print the findings on everything, or on a settings file; returns the exit code.
 
-    `read_for_verl` reads the settings of a file with a table `verl`, and raises a `ConfigError` at
-    what verl cannot follow.
+    `read_for_verl` reads the settings of a file with a table `verl`, and raises a `ConfigError`
+    for settings that verl cannot follow.
     """
     if path is None:
         if try_it:
@@ -85,7 +85,7 @@ def _of_file(path: Path, try_it: bool, read_for_verl: ReadForVerl) -> list[Check
         raise ConfigError(f"--try takes a step of `rollwise train`; the file is for {of}")
     found = [Check("settings", path.name, "works", detail), *_needed(command, runs)]
     if try_it and runs[0].backend.type == "tinker":
-        raise ConfigError("--try takes a step on this machine, and this model is at Tinker")
+        raise ConfigError("--try takes a step on this machine, but this model runs on Tinker")
     if try_it and all(check.state == "works" for check in found):
         found.append(try_step(runs[0]))
     return found
@@ -158,12 +158,12 @@ def _check_file(config: Any, source: str) -> Check:
     except RollwiseError as error:
         return Check("data", source, "broken", str(error))
     if not found.problems:
-        return Check("data", source, "broken", f"no problem to use: {found.describe()}")
+        return Check("data", source, "broken", f"no usable problem: {found.describe()}")
     return Check("data", source, "works", found.describe())
 
 
 def _machine() -> dict[str, Any]:
-    """Say what this machine is, and where our pages lie, without loading anything."""
+    """Describe this machine, and say where the documentation is, without loading anything."""
     package = Path(__file__).parents[1]
     in_wheel = package / "share"
     return {
@@ -177,7 +177,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _is_well(found: Sequence[Check]) -> bool:
-    """Say whether training is possible, and all that is installed is of an admitted release."""
+    """Say whether training is possible, and all installed packages are admitted releases."""
     releases = {(part, name) for part, name, _, _ in EXTRAS}
     broken = {(check.part, check.name) for check in found if check.state == "broken"}
     return found[0].state == "works" and not releases & broken

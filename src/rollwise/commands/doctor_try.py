@@ -18,7 +18,7 @@ from rollwise.records import Row, RunFolder
 from rollwise.sampling import ExitRule, Rounds
 from rollwise.step.session import finished
 
-if TYPE_CHECKING:  # doctor loads torch for a step alone
+if TYPE_CHECKING:  # doctor loads torch only for a step
     import torch
 
     from rollwise.training.state import Run
@@ -109,7 +109,7 @@ def _most_draws(rule: ExitRule, most: int) -> int:
 
 
 def _peak(device: "torch.device") -> str:
-    """Say how much memory was taken at most: of a GPU by tensors, else by this process."""
+    """Describe the peak memory: of tensors on a GPU, or else of this process."""
     if device.type == "cuda":
         import torch
 

@@ -1,4 +1,4 @@
-"""Problems and the responses to them, in files with which a killed command goes on."""
+"""Problems and the responses to them, in files from which a killed command resumes."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -42,11 +42,11 @@ SCHEMA = pa.schema(
     ]
 )
 """Columns, one row for each response: `index` numbers the draws of a problem; `truncated` says that
-the response reached the length limit. Of an episode, `response` is all that was said, `tokens` are
+the response reached the length limit. For an episode, `response` is all that was said, `tokens` are
 the model's, and `end` is how it ended."""
 
 REMEDY = "have them drawn again"
-"""What removing a file of responses is good for."""
+"""Why to remove a broken file of responses, for the error that says so."""
 
 COUNTED = ("lost_draws", "grader_failures")
 """Counts that are kept in the metadata of a portion."""
@@ -67,7 +67,7 @@ class Responses:
         return [row for rows in self.rows.values() for row in rows]
 
     def lengths(self) -> dict[str, float]:
-        """Average the tokens of a response, and the share that reached the limit; 0 of none."""
+        """Return the mean tokens of responses, and the share that reached the limit; 0 if none."""
         rows = self.all_rows()
         names = ("tokens", "truncated")
         return {name: sum(row[name] for row in rows) / max(1, len(rows)) for name in names}
@@ -112,7 +112,7 @@ def draw_all(
 
 
 def _kept(file: Path) -> Found:
-    """Read the problems that are drawn to, and the counts of those that were left out."""
+    """Read the problems that were kept, and the counts of those that were left out."""
     try:
         counts: dict[str, int] = json.loads(pq.read_schema(file).metadata[b"counts"])
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
@@ -127,7 +127,7 @@ def _draw_portions(
     folder: Path, problems: Sequence[Problem], parts: Parts[C], advance: Callable[[int], None]
 ) -> None:
     """Draw and grade `samples` responses to each problem, except those already in `folder`."""
-    # Each portion is drawn by itself, so that a resumed command has the same files as another.
+    # Each portion is drawn separately, so that a resumed command writes the same files.
     size = parts.config.portion
     starts = range(0, len(problems), size)
     portions = {
@@ -138,7 +138,9 @@ def _draw_portions(
         if file.exists():
             keys: list[str] = read_part(file, ["key"], REMEDY)["key"].to_pylist()
             if not {*keys} <= {problem.key for problem in portion}:
-                raise RunError(f"{file} is of other problems; remove it to have them drawn again")
+                raise RunError(
+                    f"{file} belongs to other problems; remove it to have them drawn again"
+                )
         else:
             _write(file, *_draw(portion, parts))
         advance(len(portion))

@@ -43,7 +43,7 @@ class Evaluated:
 
     @property
     def results(self) -> list[ProblemResult]:
-        """Of each problem that has responses."""
+        """The result of each problem that has responses."""
         return [each.result for each in self.answered]
 
 
@@ -82,7 +82,7 @@ def _read(parts: Parts[EvaluateConfig], benchmark: Benchmark, console: Console) 
     instruction = config.grading.make().instruction
     found = parts.encode(read_benchmark(benchmark, config.data, instruction))
     if found.too_long:
-        left_out = f"{found.too_long} prompts are over {found.limit} tokens, and left out"
+        left_out = f"{found.too_long} prompts over {found.limit} tokens are left out"
         console.print(f"{benchmark.name}: {left_out}")
     return found.problems, {}
 
@@ -94,7 +94,7 @@ def _graded(
     problems: Sequence[Problem],
     baseline: Mapping[str, Evaluated],
 ) -> Evaluated:
-    """Put each problem that has responses beside what was found of it, here and before."""
+    """Combine each problem that has responses with its results, here and in the baseline."""
     responses = read_responses(path / "responses" / name)
     others = baseline[name].results if name in baseline else ()
     rates = {result.key: result.pass_rate for result in others}
@@ -128,12 +128,12 @@ def _read_evaluation(path: Path) -> dict[str, Evaluated]:
 def _check_common(
     path: str, baseline: Mapping[str, Evaluated], problems: Mapping[str, list[Problem]]
 ) -> None:
-    """Refuse a baseline with which no problem is shared."""
+    """Refuse a baseline that shares no problem with this evaluation."""
     theirs = {(name, result.key) for name, each in baseline.items() for result in each.results}
     ours = {(name, problem.key) for name, asked in problems.items() for problem in asked}
     if baseline and not theirs & ours:
         raise DataError(
-            f"`baseline`: the evaluation in {path} has no problem of this one; it has the "
+            f"`baseline`: the evaluation in {path} shares no problem with this one; it has the "
             f"benchmarks {', '.join(baseline)}"
         )
 

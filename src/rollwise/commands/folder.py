@@ -23,10 +23,10 @@ def settle(
     resume: bool,
     changeable: tuple[str, ...] | None = None,
 ) -> Config:
-    """Make the settings of a command from layers, of which later ones win.
+    """Make the settings of a command from layers; later ones win.
 
     The folder must be new or this command's. With `resume` the settings recorded there come first,
-    and must be there. Only those that are `changeable` may differ from them; None is for any.
+    and must be there. Only those that are `changeable` may differ from them; None allows any.
     """
     folder, recorded = RunFolder(path), {}
     if resume or not folder.is_new:
@@ -50,9 +50,9 @@ def settle(
 
 
 def write_settings(path: Path, config: CommandConfig) -> None:
-    """Write the settings, unless the folder already has them; refuse what is damaged there.
+    """Write the settings, unless the folder already has them; refuse a damaged folder.
 
-    From now on it is noticed where they are edited.
+    From now on, edits to them are noticed.
     """
     folder, settings = RunFolder(path), config.model_dump(mode="json")
     unseal(folder)
@@ -62,7 +62,7 @@ def write_settings(path: Path, config: CommandConfig) -> None:
 
 
 def say_how_to_resume(command: str, path: Path, console: Console) -> None:
-    """Say how a command that was stopped goes on, and where its report is, if it has one."""
+    """Say how to resume a command that was stopped, and where its report is, if it has one."""
     if not RunFolder(path).has_config:
         console.print("stopped before anything was written")
         return

@@ -92,7 +92,7 @@ def compare_rewards(config: CompareConfig, rewards: str, path: Path, console: Co
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Log errors alone: what a step warns of is in the figures."""
+    """Log only errors: what a step warns of is in the figures."""
     log = logging.getLogger("rollwise")
     before = log.level
     log.setLevel(logging.ERROR)

@@ -66,7 +66,7 @@ def _clean(parts: Parts[PrepareConfig], console: Console) -> Found:
     config = parts.config
     found = ProblemSet.join([_read(config, source, console) for source in config.data.sources])
     if not found.problems:
-        raise DataError(f"the sources hold no problem that can be used: {found.describe()}")
+        raise DataError(f"the sources have no usable problem: {found.describe()}")
     unique = remove_near_duplicates(found.problems)
     verified, checked = _verified(parts, unique, console)
     fitting = parts.encode(verified)
@@ -104,7 +104,7 @@ def _verified(
     left = [problem for problem in problems if problem.key not in refuted]
     if not left:
         raise DataError(
-            f"no reference solution comes to its answer by the grader `{config.grading.type}`; is "
+            f"no reference solution is correct by the grader `{config.grading.type}`; is "
             "it the right one (`grading.type`)? `selection.check_solutions false` does not check"
         )
     return left, len(solved)
@@ -153,7 +153,7 @@ def _write_chosen(
 ) -> None:
     """Write the chosen problems with their pass rates; it is an error if there are none."""
     if not chosen.any():
-        path.unlink(missing_ok=True)  # of a range that was chosen before
+        path.unlink(missing_ok=True)  # from a range that was chosen before
         raise DataError(
             f"no problem has a pass rate within `selection.range` = {config.selection.range!r}; "
             f"{path.parent / 'README.md'} shows how they are spread, and another range needs no "

@@ -23,7 +23,7 @@ from rollwise.statistics import Estimate
 def progress(
     console: Console, name: str, total: int, unit: str = ""
 ) -> Iterator[Callable[..., None]]:
-    """Show a progress bar; yields a function to call with how many more things are done, or 1.
+    """Show a progress bar; yields a function to call with how many more are done (1 by default).
 
     Where there is no terminal, each call prints a line, if the `unit` of the things is given.
     """
@@ -49,7 +49,7 @@ def progress(
 
 
 def rounded(value: float, digits: int = 3, sign: str = "") -> str:
-    """Show so many digits after the point, and no minus before a 0."""
+    """Show `digits` digits after the point, and no minus sign before a 0."""
     return f"{value:{sign}z.{digits}f}"
 
 
@@ -63,12 +63,12 @@ def interval(
 
 
 def methods_in_words(methods: Mapping[str, TrainConfig]) -> list[str]:
-    """Say in a line each what a method's settings come to, defaults included."""
+    """Say in a line for each method what its settings come to, defaults included."""
     return [f"{name}: {method(own.model_dump(mode='json'))}" for name, own in methods.items()]
 
 
 def say(console: Console, sentences: Iterable[str]) -> None:
-    """Print sentences with names from outside."""
+    """Print sentences, in which names from outside are not read as markup."""
     for sentence in sentences:
         console.print(sentence, markup=False)
 

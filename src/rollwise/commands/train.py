@@ -22,13 +22,13 @@ if TYPE_CHECKING:  # torch takes seconds to load
     from rollwise.training.state import Run
 
 ENDS = ("steps", "tokens", "seconds")
-"""Settings that say when a run is at its end."""
+"""Settings that say when a run ends."""
 
 CHANGEABLE = (*ENDS, "checkpoint", "records", "evaluation.every", "plugin_folder", "stall_limit")
 """Settings that may differ when a run is resumed; any other change would make it another run."""
 
 REPORT_EVERY = 30.0
-"""Seconds between two reports of a run that goes on, at least."""
+"""The fewest seconds between two reports of a run in progress."""
 
 
 def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console) -> None:
@@ -44,7 +44,7 @@ def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console
         model, data = config.model.path, config.data.train
         console.print(f"setting up {model:.80} on {data:.80}", markup=False)
         if begun and not checkpoints:
-            console.print(f"the run in {path} has no checkpoint yet: it begins again", markup=False)
+            console.print(f"the run in {path} has no checkpoint yet: it starts over", markup=False)
         with LiveReport(path, REPORT_EVERY) as report:
             train_in(folder, config, bool(checkpoints), console, report.step_ended)
     _show_end(folder.read_summary() or {}, console)
@@ -79,7 +79,7 @@ def train_in(
     `after_step` is called when the metrics of a step are recorded.
 
     Raises:
-        KeyboardInterrupt: It was asked to stop, and has a checkpoint to go on from.
+        KeyboardInterrupt: It was asked to stop, and has a checkpoint to resume from.
     """
     from rollwise.training.loop import train as run_to_end
     from rollwise.training.run import resume_run, start_run
@@ -117,7 +117,7 @@ def _without_policy(run: "Run", error: PolicyError) -> str:
     from rollwise.models.saved import list_checkpoints
 
     kept = list_checkpoints(run.folder.checkpoints)
-    left = f"the last checkpoint, {kept[-1]}, is from before it" if kept else "nothing is saved"
+    left = f"the last checkpoint, {kept[-1]}, predates it" if kept else "nothing is saved"
     return (
         f"step {run.step}: {error}; {left}. A lower `learner.learning_rate` (it "
         f"is {run.config.learner.learning_rate:g}) makes smaller updates"
@@ -147,7 +147,7 @@ def _has_ended(folder: RunFolder, config: TrainConfig) -> bool:
 
 
 def _checkpoints(folder: RunFolder, config: TrainConfig) -> list[Path]:
-    """List the checkpoints of a run; refuse settings that differ from those that the newest has."""
+    """List the checkpoints of a run; refuse settings that differ from those of the newest."""
     from rollwise.models.saved import list_checkpoints
 
     found = list_checkpoints(folder.checkpoints)

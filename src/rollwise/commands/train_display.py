@@ -16,7 +16,7 @@ from rollwise.reports.findings import Finding, findings
 from rollwise.signals import TERMINATING, StopRequest
 
 LINES = 20
-"""Lines printed over a run, about, where the output is not a terminal."""
+"""About how many lines to print over a run, where the output is not a terminal."""
 
 LOOKED_AT = 5
 """Steps between two looks at what goes wrong."""
@@ -37,7 +37,7 @@ class TrainingDisplay:
     once. Python handles signals in the main thread only; in others this only shows progress.
 
     `steps` says how many steps the whole run is expected to have, None if that is not known; `done`
-    and `lines` are the steps before and their metrics.
+    and `lines` are the number of steps done before and their metrics.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class TrainingDisplay:
 
     @property
     def stop_requested(self) -> bool:
-        """Whether the run shall stop after the current step."""
+        """Whether the run should stop after the current step."""
         return self.stop.number is not None
 
     def _on_request(self, number: int) -> None:
@@ -127,7 +127,7 @@ def describe_finding(finding: Finding) -> Text:
 
 
 def _describe(metrics: Row, accuracy: float | None) -> tuple[str, str]:
-    """Say in a line what a step found, and how fast it drew; "" of the evaluation before all."""
+    """Say in a line what a step found, and how fast it drew; "" for the first evaluation."""
     if "reward" not in metrics:
         return "begun", ""
     parts = [f"reward {metrics['reward']:.2f}"]

@@ -1,4 +1,4 @@
-"""The settings of the commands: gathered from the rooms that declare them, and read in."""
+"""The settings of the commands: gathered from the packages that declare them, and read in."""
 
 from rollwise.config.base import CommandConfig
 from rollwise.config.compare import CompareConfig

@@ -15,8 +15,8 @@ class CommandConfig(Settings):
     model_config = ConfigDict(validate_default=True)
 
     plugin_folder: str | None = None
-    """Look for modules of your own here before the current folder; by default in the folder of the
-    TOML file, if that names one."""
+    """Look for your own modules here before the current folder; by default in the folder of the
+    TOML file, if it names any."""
 
     @classmethod
     def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,7 +39,7 @@ class SamplingConfig(CommandConfig):
 
 
 def setting(given: Mapping[str, Any], section: str, key: str, default: Any) -> Any:
-    """Look a setting of a section up in what was given."""
+    """Look up a setting of a section in what was given."""
     values = given.get(section, {})
     return values.get(key, default) if isinstance(values, Mapping) else default
 
@@ -53,7 +53,7 @@ def kind_of(given: Mapping[str, Any], section: str) -> str:
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Lay settings over each other, section by section; later layers win.
 
-    Where a layer names another kind of a section, the settings that only the kind below has go.
+    If a layer names another kind for a section, settings that only the lower kind has are dropped.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -90,7 +90,7 @@ Rule = tuple[str, tuple[Any, ...], str]
 
 
 def refusals(rules: Iterable[Rule], value_of: Callable[[str], Any]) -> list[str]:
-    """Say of each setting that has another value what it must be, why, and what it is."""
+    """Say what each setting that has another value must be, why, and what it is."""
     return [
         f"`{name}` must be {' or '.join(map(_shown, allowed))}: {why}; it is {_shown(found)}"
         for name, allowed, why in rules

@@ -1,6 +1,6 @@
 """Which sections choose one of several things, and from which registry.
 
-One of ours is added by a line in the registry of its package; nothing here changes.
+A built-in kind is added by a line in the registry of its package; nothing here changes.
 """
 
 import inspect
@@ -32,8 +32,8 @@ BACKENDS = {
     "local": "rollwise.training.settings:LocalSettings",
     "tinker": "rollwise.integrations.tinker.settings:TinkerSettings",
 }
-"""What `backend.type` may be, by name, because the rooms that declare it lie above this one. Those
-files are light: a backend's libraries are imported when it is opened."""
+"""What `backend.type` may be, by name, because the packages that declare it are in a layer above.
+Those files are light: a backend's libraries are imported when it is opened."""
 
 
 class BackendSection(VariantByType):
@@ -86,11 +86,11 @@ class ScheduleSection(VariantByType):
 
 @dataclass(frozen=True)
 class OwnBelief:
-    """The belief that the prompt sampler brings."""
+    """The prompt sampler's own belief."""
 
 
 class BeliefSection(VariantByType):
-    """A belief: what is expected of prompts' pass rates, for all who ask the prompt sampler."""
+    """A belief: the expected pass rates of prompts, for all that ask the prompt sampler."""
 
     section = "belief"
     kinds: ClassVar[Mapping[str, type]] = {"own": OwnBelief, **BELIEFS}
@@ -100,7 +100,7 @@ class BeliefSection(VariantByType):
     given = ("total", "features")
 
     features: list[str] | None = None
-    """Tell pass rates before the first visit by these columns of the data; by default those of
+    """Predict pass rates before the first visit from these columns of the data; by default those of
     `source`, `subject`, `level`, `pass_rate`, `solution_length` and `prompt_tokens` that the data
     has. [] uses none. Any other column of labels, numbers or vectors may be named."""
 
@@ -162,7 +162,7 @@ class PromptSection(VariantByType):
     batch_size: int = Field(64, ge=1, le=AT_A_TIME)
     """Choose this many prompts a step."""
     visits: int | None = Field(None, ge=1)
-    """Visit a prompt at most this many times; training ends when every prompt has had them."""
+    """Visit a prompt at most this many times; training ends when each prompt has had its visits."""
 
     @property
     def takes_belief(self) -> bool:
@@ -176,7 +176,7 @@ class PromptSection(VariantByType):
         levels: Sequence[int | None],
         belief: Belief | None = None,
     ) -> PromptSampler:
-        """Build the sampler of these prompts, with their labelled levels and what it chooses by."""
+        """Build the sampler of these prompts, with their labelled levels and its belief."""
         offered = {"keys": keys, "batch_size": self.batch_size, "seed": seed, "levels": levels}
         offered["belief"] = belief
         parameters = inspect.signature(self.kind).parameters
@@ -236,7 +236,7 @@ class EpisodeSection(VariantByType):
     """Give the model at most this many turns in a draw."""
     max_tokens: int = Field(8192, ge=1)
     """Begin no turn of a draw once it has this many tokens, the environment's included;
-    `engine.max_new_tokens` is for one turn."""
+    `engine.max_new_tokens` limits one turn."""
 
     @property
     def plays(self) -> bool:
@@ -258,9 +258,9 @@ class GradingSection(VariantByType):
     verbs = ("grade", "open")
 
     timeout: float = Field(2.0, gt=0)
-    """Give up grading a response after this many seconds; it gets no reward (not `exact`)."""
+    """Give up grading a response after this many seconds; it gets no reward (not with `exact`)."""
     workers: int | None = Field(None, ge=1, le=4096)
-    """Grade in this many processes (not `exact`); by default as many as there are cores."""
+    """Grade in this many processes (not with `exact`); by default as many as there are cores."""
     positive_threshold: float = from_recipe("grading.positive_threshold")
 
     @classmethod
@@ -271,7 +271,7 @@ class GradingSection(VariantByType):
     def make(self) -> Any:
         """Return the settings that open the grader."""
         made = super().make()
-        # A user's grader is made again in each worker process.
+        # A user's grader is constructed in each worker process.
         return made if hasattr(made, "open") else PluginGrader(self.type, settings=self.own())
 
 

@@ -20,10 +20,10 @@ class ChoosingSettings(Section):
     """How each method's own best settings are found, if `choose` names any."""
 
     seeds: int = Field(2, ge=1, le=4096)
-    """Try candidates on this many seeds, from 1000 on. After each the worse half of a method's
-    candidates is left out (successive halving)."""
+    """Try candidates on this many seeds, from 1000 on. After each, the worse half of a
+    method's candidates is left out (successive halving)."""
     share: float = Field(1.0, gt=0, le=1)
-    """Make these runs this share of `steps`, `tokens` or `seconds` long. Short ones favour rates
+    """Run them for this share of `steps`, `tokens` or `seconds`. Short runs favour learning rates
     that fail later."""
 
 
@@ -33,10 +33,10 @@ class MethodsConfig(CommandConfig):
     base: dict[str, Any] = Field(default_factory=dict)
     """Give all methods these settings of `rollwise train`."""
     methods: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Give each method, by its name, these settings over those of `base`."""
+    """Give each method, by its name, these settings; they override those of `base`."""
 
     def _given(self, method: str, *layers: Mapping[str, Any]) -> dict[str, Any]:
-        """Lay out what is given of the settings of a method's run."""
+        """Return the given settings of a method's run."""
         own = {key: v for key, v in self.methods[method].items() if key not in ("choose", "seeds")}
         folder = {} if self.plugin_folder is None else {"plugin_folder": self.plugin_folder}
         return merge(self.base, own, *layers, folder)
@@ -53,8 +53,8 @@ class CompareConfig(MethodsConfig):
     """All settings of `rollwise compare`."""
 
     methods: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Give each method, by its name, these settings over those of `base`. A method may also have
-    `seeds` and `choose` of its own."""
+    """Give each method, by its name, these settings; they override those of `base`. A method may
+    also have its own `seeds` and `choose`."""
     only: list[str] = Field(default_factory=list)
     """Compare these of the methods; all by default."""
     rewards: str | None = None
@@ -64,12 +64,12 @@ class CompareConfig(MethodsConfig):
     """Compare the others with this method; by default with the first."""
     target: float | None = Field(None, gt=0, le=1)
     """Compare what this held-out accuracy costs; by default the interquartile mean of the
-    baseline's at the end."""
+    baseline's final accuracies."""
     seeds: int = Field(4, ge=1, le=FIRST_OF_CHOOSING)
     """Run each method this many times, with the seeds from 0 on; with `rewards`, replay it."""
     steps: int | None = Field(None, ge=1)
     """End each run after this many steps. Give one of `steps`, `tokens` and `seconds`. With
-    `rewards`, by default as many as take every prompt once."""
+    `rewards`, by default as many as it takes to visit every prompt once."""
     tokens: int | None = Field(None, ge=1)
     """End each run after this many response tokens."""
     seconds: float | None = Field(None, gt=0)
@@ -79,10 +79,10 @@ class CompareConfig(MethodsConfig):
     `base.evaluation.every` decides."""
     choose: dict[str, list[Any]] = Field(default_factory=dict)
     """Try these values of settings: `"learner.learning_rate" = [1e-4, 2e-4]`. Each method takes the
-    combination with which it is best; its own table `choose` is laid over this one."""
+    combination with which it is best; its own table `choose` is merged over this one."""
     choosing: ChoosingSettings = ChoosingSettings()
     workers: int | None = Field(None, ge=1, le=4096)
-    """Run this many at a time; by default as many as processor cores and memory allow, and one a
+    """Run this many at a time; by default as many as processor cores and memory allow, and one per
     GPU."""
 
     @model_validator(mode="after")
@@ -103,15 +103,15 @@ class CompareConfig(MethodsConfig):
         found = " and ".join(f"`{name}`" for name in given) or "none"
         if self.rewards is not None and set(given) - {"steps"}:
             raise ValueError(
-                f"with `rewards` give `steps`, or no length; given is {found}, a length of training"
+                f"with `rewards` give `steps`, or no length; got {found}, a length of training"
             )
         if self.rewards is None and len(given) != 1:
-            raise ValueError(f"give one of `steps`, `tokens` and `seconds`; given is {found}")
+            raise ValueError(f"give one of `steps`, `tokens` and `seconds`; got {found}")
 
     def _check_names(self, key: str, names: list[str], among: list[str]) -> None:
         for name in set(names) - set(among):
             known = ", ".join(f"`{method}`" for method in among)
-            raise ValueError(f"`{key}` must be of the methods {known}; it is {name!r}")
+            raise ValueError(f"`{key}` must be one of the methods {known}; it is {name!r}")
 
     @property
     def compared(self) -> list[str]:
@@ -139,7 +139,7 @@ class CompareConfig(MethodsConfig):
     def run_settings(
         self, method: str, seed: int, chosen: Mapping[str, Any], choosing: bool = False
     ) -> dict[str, Any]:
-        """Lay out what is given of the settings of one run, without defaults.
+        """Return the given settings of one run, without defaults.
 
         `chosen` is one of the method's `candidates`; runs of `choosing` only find the best of them,
         and may be shorter.

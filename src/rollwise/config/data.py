@@ -19,8 +19,8 @@ class TrainingSources(Section):
     """Train on these problems: `running-sums` or `tool-sums` (built in), a parquet or JSON Lines
     file, `environment`, or a data set's name on the hub."""
     heldout: str = ""
-    """Evaluate on these problems, named likewise; if empty, some of the training problems are held
-    out."""
+    """Evaluate on these problems, named the same way; if empty, some of the training problems are
+    held out."""
     subset: str | None = None
     """Take this subset of a data set on the hub that has several, such as `main` of
     `openai/gsm8k`."""
@@ -29,7 +29,7 @@ class TrainingSources(Section):
     heldout_split: str = "test"
     """Evaluate on this split of a held-out data set on the hub."""
     instruction: str = ""
-    """Add this below each problem (of a file that has problems, not prompts)."""
+    """Add this below each problem (if the file has problems, not prompts)."""
 
 
 class ReadingSettings(Section):
@@ -48,7 +48,7 @@ class ReadingSettings(Section):
     max_terms: int = Field(10, ge=2, le=10_000)
     """Give sums of the built-in task at most this many terms."""
     environment: str = ""
-    """Open this environment of `verifiers`, for `environment` as a source of problems and as
+    """Open this environment of `verifiers`, where `environment` is the source of problems or the
     `grading.type`."""
     environment_arguments: dict[str, Any] = Field(default_factory=dict)
     """Open the environment with these arguments."""

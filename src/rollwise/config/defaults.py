@@ -17,7 +17,7 @@ ENGINE = CHOICES["engine"].default
 """The built-in engine, which computes log-probabilities as the learner does."""
 
 NO_LIMIT = 1_000_000
-"""Steps of a run that ends by something else."""
+"""Steps of a run that another limit ends."""
 
 METHOD = ("exit", "schedule", "allocation", "group", "advantage", "belief")
 """Sections that say how responses are sampled and compared; so does `prompts.type`."""
@@ -57,13 +57,13 @@ def defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _names_a_method(given: Mapping[str, Any]) -> bool:
-    """Say whether anything is given that single responses do not fit."""
+    """Say whether anything is given that does not fit single responses."""
     grading = _grading(given, _source(given))
     return (
         any(set(given.get(section) or ()) - OF_THE_DATA for section in METHOD)
         or setting(given, "prompts", "type", None) is not None
         or not GRADERS.get(str(grading["type"]), GraderSettings).right_or_wrong  # as a belief needs
-        or setting(given, "episode", "type", "none") != "none"  # whose rewards may be any
+        or setting(given, "episode", "type", "none") != "none"  # whose rewards may be any numbers
     )
 
 
@@ -90,7 +90,7 @@ def _of_counts(given: Mapping[str, Any], by_belief: bool) -> dict[str, Any]:
 
 
 def _fixed_count(given: Mapping[str, Any]) -> int | None:
-    """Return how many responses each prompt gets by the exit rule; None if that depends on them."""
+    """Return how many responses each prompt gets by the exit rule; None if it depends on these."""
     rule, choice = kind_of(given, "exit"), CHOICES["exit"]
     if rule not in choice.kinds:
         return None
@@ -114,7 +114,7 @@ def drawing_defaults(given: Mapping[str, Any], sources: Sequence[str]) -> dict[s
 
 
 def _longest_of_run(model: str) -> int | None:
-    """Return where responses are cut in the run that a model is of; None for other models."""
+    """Return where the run that a model comes from cuts responses; None for other models."""
     path = Path(model).expanduser()
     for folder in (path, path.parent.parent):  # a run, or one of its checkpoints
         with suppress(OSError, ValueError, RecursionError, KeyError, TypeError):

@@ -52,15 +52,15 @@ class BenchmarkSettings(ReadingSettings):
     """How the problems of benchmarks are read and asked."""
 
     instruction: str | None = None
-    """Add this below each problem; by default a benchmark that is given by name asks to reason step
-    by step and to put the final answer within \\boxed{}, and a file adds nothing."""
+    """Add this below each problem; by default a benchmark given by name asks the model to reason
+    step by step and to put the final answer within \\boxed{}, and a file adds nothing."""
     split: str = "test"
     """Take this split of a data set on the hub that is not one of the named benchmarks."""
     subset: str | None = None
     """Take this subset of such a data set that has several."""
     problems: int | None = Field(None, ge=1, le=AT_A_TIME)
-    """Take at most this many problems of each benchmark, the first ones; by default all, and of the
-    built-in task 256."""
+    """Take at most this many problems of each benchmark, the first ones; by default all, and 256 of
+    the built-in task."""
 
 
 class DrawConfig(SamplingConfig):
@@ -69,8 +69,8 @@ class DrawConfig(SamplingConfig):
     seed: int = Field(0, ge=0, lt=2**63)
     """Seed everything random with this."""
     portion: int = Field(64, ge=1, le=AT_A_TIME)
-    """Write the responses to this many prompts at a time; a run that is killed draws at most so
-    many again."""
+    """Write the responses to this many prompts at a time; a run that is killed and resumed
+    draws at most one such portion again."""
     model: SampledModel = SampledModel()
     grading: SerializeAsAny[choices.GradingSection] = chosen()
     engine: SerializeAsAny[choices.EngineSection] = chosen()
@@ -90,7 +90,7 @@ class EvaluateConfig(DrawConfig):
 
     @model_validator(mode="after")
     def _model_can_read_benchmarks(self) -> Self:
-        """Refuse at once what would be found after the model and the benchmark are loaded."""
+        """Refuse at once what would otherwise be found after the model and benchmark are loaded."""
         foreign = [name for name in self.benchmarks if _is_foreign(name)]
         if self.model.path in BUILT_IN_NAMES and foreign:
             raise ValueError(
@@ -120,7 +120,7 @@ class Sources(Section):
     subset: str | None = None
     """Take this subset of a data set on the hub that has several."""
     instruction: str = ""
-    """Add this below each problem (of a file that has problems, not prompts)."""
+    """Add this below each problem (if the file has problems, not prompts)."""
 
 
 class SourceSettings(ReadingSettings, Sources):

@@ -10,7 +10,7 @@ from rollwise.sampling.schedules import MOST_SAMPLES
 from rollwise.step.recipe import Average
 
 MICRO_BATCH_TOKENS = 16_384
-"""The most tokens in one forward pass, by default, where not on a CPU."""
+"""The most tokens in one forward pass, by default, except on a CPU."""
 
 
 class LearnerSettings(Section):
@@ -33,10 +33,10 @@ class LearnerSettings(Section):
     forward pass and suits an engine that computes as the learner does."""
     micro_batch_tokens: int | None = Field(None, ge=1)
     """Put at most this many tokens, padding included, into one forward pass; fewer need less
-    memory. By default 16,384, and on a CPU 1,024, which its caches hold."""
+    memory. By default 16,384, or 1,024 on a CPU, whose caches hold that."""
     packed: bool = True
-    """Run responses one after another in a single row, without padding, where the model's
-    architecture is known to allow it; `false` pads them to one length."""
+    """Join responses in a single row, without padding, where the model's architecture is known to
+    allow it; `false` pads them to one length."""
     clip_low: float = Field(0.2, gt=0, lt=1)
     """Clip the probability ratio below 1 − this."""
     clip_high: float = Field(0.28, gt=0)
@@ -44,8 +44,8 @@ class LearnerSettings(Section):
     dual_clip: float = Field(10.0, gt=1)
     """Limit a token's loss to this many times the size of a negative advantage."""
     importance_cap: float = Field(2.0, ge=0)
-    """Multiply each token's loss by its probability under the learner over that under the engine
-    that drew it, but by at most this (0: off)."""
+    """Multiply each token's loss by the ratio of its probability under the learner to that under
+    the engine that drew it, but by at most this (0: off)."""
     max_divergence: float = Field(0.0, ge=0)
     """Leave a response out of an update if the Bernoulli divergence of the engine's probabilities
     from the learner's, averaged over its tokens, exceeds this (FlashREINFORCE: 3e-3 to 5e-3; 0:
@@ -58,9 +58,9 @@ class EvaluationSettings(Section):
     """How good the model is on held-out problems."""
 
     every: int = Field(20, ge=0)
-    """Evaluate each time after this many steps (0: only before and after the run)."""
+    """Evaluate at intervals of this many steps (0: only before and after the run)."""
     every_tokens: int = Field(0, ge=0)
-    """Evaluate each time after this many response tokens, for runs that are compared at equal
+    """Evaluate at intervals of this many response tokens, for runs that are compared at equal
     tokens. If it is set, `evaluation.every` is 0 by default."""
     problems: int = Field(256, ge=1, le=AT_A_TIME)
     """Evaluate on at most this many held-out problems."""
@@ -72,7 +72,7 @@ class CheckpointSettings(Section):
     """Checkpoints, to resume from."""
 
     every: int = Field(50, ge=0)
-    """Write a checkpoint each time after this many steps (0: only the last)."""
+    """Write a checkpoint at intervals of this many steps (0: only the last)."""
     keep: int = Field(2, ge=1)
     """Keep this many of the newest checkpoints."""
 
@@ -81,6 +81,6 @@ class RecordSettings(Section):
     """What a run records."""
 
     trackers: list[str] = Field(default_factory=list)
-    """Send metrics also to these, such as `tensorboard` and `wandb` (through `accelerate`)."""
+    """Also send metrics to these, such as `tensorboard` and `wandb` (through `accelerate`)."""
     prompts_per_step: int = Field(4, ge=0)
     """Keep all responses to this many prompts of each step in `samples/`."""

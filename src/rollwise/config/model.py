@@ -11,7 +11,7 @@ BUILT_IN = "running-sums"
 """The name of the built-in model and of the built-in task."""
 
 TOOL_SUMS = "tool-sums"
-"""The same of episodes: the task with a calculator, and the model that half knows how to use it."""
+"""The same for episodes: the task with a calculator, and a model that half knows how to use it."""
 
 BUILT_IN_NAMES = (BUILT_IN, TOOL_SUMS)
 """The models and tasks that come with the package."""

@@ -13,9 +13,9 @@ class PassRateSettings(Section):
     """How often the model solves each prompt, where no rewards are recorded."""
 
     alpha: float | None = Field(None, ge=1e-3, le=1e6)
-    """Spread pass rates by a Beta distribution with this α."""
+    """Let pass rates follow a Beta distribution with this α."""
     beta: float | None = Field(None, ge=1e-3, le=1e6)
-    """Spread them with this β; the mean pass rate is α / (α + β)."""
+    """Give that distribution this β; the mean pass rate is α / (α + β)."""
     prompts: int = Field(1024, ge=1, le=AT_A_TIME)
     """Take this many prompts from that distribution."""
 
@@ -26,7 +26,7 @@ class PriceSettings(Section):
     median: float | None = Field(None, gt=0)
     """Give correct responses this median length before they are cut, in tokens."""
     sigma: float | None = Field(None, ge=0, le=10)
-    """Spread the logarithm of these lengths by this standard deviation; 0.7 by default (0: all
+    """Give the logarithm of these lengths this standard deviation; 0.7 by default (0: all
     alike)."""
     longest: int | None = Field(None, ge=1, le=2**24)
     """Cut responses at this length; by default at each method's `engine.max_new_tokens`, and
@@ -44,14 +44,14 @@ class PlanConfig(MethodsConfig):
 
     rewards: str | None = None
     """Take pass rates from these recorded rewards: the folder of `rollwise prepare`, or a file with
-    the rewards of each prompt's responses, as `rollwise compare` takes it. Their lengths, if they
-    are there and `prices.median` is not given, are those of the responses that are planned with."""
+    the rewards of each prompt's responses, as `rollwise compare` takes it. If lengths are
+    recorded and `prices.median` is not given, planned responses have these lengths."""
     pass_rates: PassRateSettings = PassRateSettings()
     prices: PriceSettings = PriceSettings()
     steps: int = Field(32, ge=2, le=AT_A_TIME)
     """Average figures over this many steps."""
     warmup: int = Field(16, ge=0, le=AT_A_TIME)
-    """Leave out this many steps before these: in them beliefs learn the pass rates."""
+    """Leave out this many earlier steps, in which beliefs learn the pass rates."""
     seed: int = Field(0, ge=0)
     """Seed everything random with this."""
 
@@ -64,8 +64,8 @@ class PlanConfig(MethodsConfig):
         if len(given) != (2 if self.rewards is None else 0):
             found = " and ".join((["`rewards`"] if self.rewards is not None else []) + given)
             raise ValueError(
-                "give either recorded `rewards`, or both `alpha` and `beta` of `pass_rates`; given "
-                f"is {found or 'none'}"
+                "give either recorded `rewards`, or both `alpha` and `beta` of `pass_rates`; got "
+                f"{found or 'none'}"
             )
         if prices.median is None and self.rewards is None:
             raise ValueError("`prices`: give `median`, the median length of responses in tokens")
@@ -73,9 +73,9 @@ class PlanConfig(MethodsConfig):
             name for name in ("sigma", "incorrect_factor") if getattr(prices, name) is not None
         ]
         if prices.median is None and unused:
-            raise ValueError(f"`prices.{unused[0]}` goes with `prices.median`, which is not given")
+            raise ValueError(f"`prices.{unused[0]}` needs `prices.median`, which is not given")
         return self
 
     def method(self, name: str) -> TrainConfig:
-        """Return the settings of a run by a method, which an error names."""
+        """Return the settings of a method's run; an error names the method."""
         return self._checked(name, self._given(name, {"seed": self.seed}))

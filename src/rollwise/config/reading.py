@@ -26,7 +26,7 @@ Given = list[tuple[str, str]]
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read settings from a TOML file; plug-ins that it names may lie in its folder."""
+    """Read settings from a TOML file; plug-ins that it names may be in its folder."""
     try:
         content = path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: of a name that no file can have
@@ -85,7 +85,7 @@ def read_given(kind: type[CommandConfig], given: Given, below: Mapping[str, Any]
 
 
 def _value(name: str, texts: Sequence[str], types: Mapping[str, set[Any]]) -> Any:
-    """Read a setting, which was given once or more often: a list takes all, others the last."""
+    """Read a setting that was given one or more times: a list takes all, others the last."""
     text, wanted = texts[-1], types.get(name, {Any})
     if text == "none" and NoneType in wanted:
         return None
@@ -134,7 +134,7 @@ def make_settings(kind: type[Config], *layers: Mapping[str, Any]) -> Config:
     """
     merged = merge(*layers)
     try:
-        return kind.model_validate(merged, context=merged)  # which says where plug-ins may lie
+        return kind.model_validate(merged, context=merged)  # which says where plug-ins may be
     except ValidationError as error:
         problems = error.errors()
         # A bad value also spoils the defaults that depend on it; of those the user knows nothing.
@@ -194,7 +194,7 @@ def setting_names(kind: type[CommandConfig] = TrainConfig) -> list[str]:
 def setting_types(
     kind: type[CommandConfig], given: Mapping[str, Any] | None = None
 ) -> dict[str, set[Any]]:
-    """Return the types of each setting, and of those of the plug-ins that settings name.
+    """Return the types of each setting, including those of plug-ins that settings name.
 
     `section.key` -> its types, without their parameters.
     """
@@ -210,7 +210,7 @@ def setting_types(
 
 
 def sections_of(annotation: Any, given: Mapping[str, Any] | None = None) -> list[type[Section]]:
-    """List the sections that a setting may be: one, or one for each kind; none if it is none."""
+    """List the sections that a setting may be: one, or one for each kind; [] if it is none."""
     is_section = isinstance(annotation, type) and issubclass(annotation, Section)
     return annotation.variants(given) if is_section else []
 

@@ -38,14 +38,14 @@ from rollwise.errors import ConfigError, RollwiseError, one_line
 from rollwise.plugins import is_plugin, load_plugin, plugin_folders, raised_in_plugin
 
 AT_A_TIME = 2**20
-"""What nothing in memory at a time can be more of: a number above it is a slip."""
+"""The most of anything that is in memory at a time: a number above it is a slip."""
 
 NO_SOURCE: dict[str, Any] = {"use_attribute_docstrings": False}
-"""Pydantic need not search for the source of a class that has none: it asks every module that is
-loaded, for seconds in all once transformers is."""
+"""Keeps pydantic from searching for the source of a class that has none: it asks every module that
+is loaded, which takes seconds once transformers is."""
 
 UNKNOWN_KIND = "unknown_kind"
-"""The type of pydantic's error where a section names a kind that there is not."""
+"""The type of pydantic's error where a section names a kind that does not exist."""
 
 
 class Settings(BaseModel):
@@ -74,22 +74,22 @@ class Section(Settings):
 
 
 class Variant(Section):
-    """A section that is of one of several kinds, and the settings that all of them share.
+    """A section of one of several kinds, with the settings that all of them share.
 
     A subclass stands for the section. Validating a table makes it one of the kind that the table
-    names: `of(kind)`, which has the settings of the kind besides.
+    names: `of(kind)`, which also has the settings of the kind.
 
     Attributes:
         section: Its name.
-        kinds: Name -> class, of ours.
-        default: The kind that is taken where nothing is said.
+        kinds: The built-in kinds, name -> class.
+        default: The kind that is taken if none is named.
         tag: The setting that names the kind.
-        verbs: The methods of which a class of the user's needs at least one.
-        parent: The `module:Class` that a class of the user's must inherit from; "" for any.
-        given: Fields that are no settings, for they are given to every kind.
-        carries: Where another kind is named on the command line, settings of the file stay that
-            this kind has too; otherwise only those that all kinds share.
-        kind: What is made: a dataclass, whose fields are the settings of its own.
+        verbs: Methods of which a user's class needs at least one.
+        parent: The `module:Class` that a user's class must inherit from; "" for any.
+        given: Fields that are not settings, because they are given to every kind.
+        carries: Where the command line names another kind, whether the file's settings stay that
+            this kind has too; otherwise only those that all kinds share stay.
+        kind: What is made: a dataclass, whose fields are the settings of this kind alone.
     """
 
     section: ClassVar[str]
@@ -127,7 +127,7 @@ class Variant(Section):
                 self._try()
         except (RollwiseError, ValueError):
             raise
-        except Exception as error:  # a class of the user's may raise anything for a bad value
+        except Exception as error:  # a user's class may raise anything for a bad value
             if not (isinstance(error, TypeError) or is_plugin(getattr(self, self.tag))):
                 raise
             said = str(error) if type(error) is TypeError else one_line(error)
@@ -148,14 +148,14 @@ class Variant(Section):
 
     @classmethod
     def of(cls, kind: str, folder: Any = None) -> type[Self]:
-        """Return the section for a kind, which may be a `module:Class` that lies in `folder`."""
+        """Return the section for a kind, which may be a `module:Class` in `folder`."""
         found = cls._load(kind, folder) if is_plugin(kind) else cls.kinds[kind]
         made: type[Self] = _section(cls, kind, found)
         return made
 
     @classmethod
     def variants(cls, given: Mapping[str, Any] | None = None) -> list[type[Section]]:
-        """List the section for each kind of ours, and for the plug-in that settings name."""
+        """List the section for each built-in kind, and for the plug-in that settings name."""
         plugin = cls.plugin(given or {})
         kinds = [*cls.kinds, *([plugin] if plugin else [])]
         return [cls.of(kind, (given or {}).get("plugin_folder")) for kind in kinds]
@@ -212,7 +212,7 @@ class Variant(Section):
         if undefined := sorted(getattr(found, "__abstractmethods__", ())):
             return f"lacks {' and '.join(f'`{verb}`' for verb in undefined)}"
         # The base classes are dataclasses, so `is_dataclass` would be true by inheritance.
-        return "" if "__dataclass_fields__" in vars(found) else "is no dataclass"
+        return "" if "__dataclass_fields__" in vars(found) else "is not a dataclass"
 
     @classmethod
     def _refusal(cls, message: str) -> ConfigError:

@@ -58,7 +58,7 @@ def step_recipe(config: Any) -> StepRecipe:
     """Make the recipe that the settings of `rollwise train` describe.
 
     Raises:
-        ValueError: Settings do not fit each other; names them.
+        ValueError: Settings do not fit each other; the message names them.
     """
     settings = {
         field.name: reduce(getattr, name.split("."), config) for name, field in _FIELDS.items()

@@ -19,7 +19,7 @@ RETRIED = (408, 409, 429)
 """Refusals that are worth a retry, in addition to all server errors (500 and up)."""
 
 CLOSE_SECONDS = 10.0
-"""What does not end in this time where it is cancelled is left behind, in its thread."""
+"""Seconds that cancelled work has to end; after that it is left behind in its thread."""
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class AsyncEngine(Engine):
                     async with asyncio.timeout(seconds):
                         return await complete()
                 except TimeoutError:
-                    return LostDraw(draw, f"not done after {seconds:g} s")
+                    return LostDraw(draw, f"timed out after {seconds:g} s")
 
         self._in_flight[draw] = self._thread.begin(bounded())
 

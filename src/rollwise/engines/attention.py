@@ -1,4 +1,4 @@
-"""Attention of our own for models of `transformers`: to slots of responses, and within prompts."""
+"""Our own attention for models of `transformers`: over slots of responses, and within prompts."""
 
 import copy
 import itertools
@@ -17,7 +17,7 @@ Slots = NDArray[np.int64]
 
 
 class LayerInputs(NamedTuple):
-    """What the attention of a layer is given for B rows of T new tokens.
+    """The inputs of a layer's attention, for B rows of T new tokens.
 
     Attributes:
         layer: The layer's index.
@@ -45,7 +45,7 @@ class Attention(Protocol):
 
 
 class Prefill:
-    """Attention within prompts, padded at their ends, whose keys and values it stores."""
+    """Attention within prompts, which are padded at their ends; stores their keys and values."""
 
     def __init__(self) -> None:
         self._keys: dict[int, Tensor] = {}
@@ -122,7 +122,7 @@ def sharing_weights(model: PreTrainedModel, attention: str | None = None) -> Pre
     tensors = itertools.chain(model.parameters(), model.buffers())
     twin: PreTrainedModel = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors}).eval()
     for part in twin.modules():
-        # A `forward` put in the place of the model's own, as by TRL, would run the original.
+        # A `forward` that replaces the model's own, as TRL's does, would run the original.
         # What `accelerate` hooks into a model stays.
         if isinstance(part, PreTrainedModel) and not hasattr(part, "_hf_hook"):
             vars(part).pop("forward", None)

@@ -1,4 +1,4 @@
-"""A continuous batch: the responses that one process draws together, one token of each a step."""
+"""A continuous batch: the responses that one process draws together, one token each per step."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,12 +21,12 @@ STEPS_AT_FIRST = 4
 
 
 class ContinuousBatch:
-    """Responses that are drawn together, one token of each a step.
+    """Responses that are drawn together, one token each per step.
 
     Responses that have ended are reported a few at a time: when about `REPORTED_SHARE` of those
-    running have, judging by how long they were since the batch was last empty. That depends on no
-    clock, and not on what was drawn before, so a run can be repeated and resumed: what shares a
-    batch decides how its logits are rounded.
+    running should have ended, judging by the lengths seen since the batch was last empty. That
+    depends neither on a clock nor on what was drawn before, so a run can be repeated and resumed:
+    what shares a batch decides how its logits are rounded.
 
     Attributes:
         drawing: Draw -> prompt, of the responses in flight.
@@ -62,7 +62,7 @@ class ContinuousBatch:
         self._prompts.clear()
 
     def _begin_anew(self) -> None:
-        """Forget in which order slots came free, and how long responses were."""
+        """Forget the order in which slots came free, and how long responses were."""
         self._free = list(range(len(self._drawn)))
         self._tokens_drawn = self._responses_ended = 0
 
@@ -91,7 +91,7 @@ class ContinuousBatch:
 
     @torch.inference_mode()
     def draw(self) -> list[Response]:
-        """Draw for a few steps, one token of each response a step; return those that have ended."""
+        """Draw one token per response in each of a few steps; return those that have ended."""
         steps = STEPS_AT_FIRST
         if self._responses_ended:
             steps = round(REPORTED_SHARE * self._tokens_drawn / self._responses_ended) or 1

@@ -12,7 +12,7 @@ class Engine(ABC):
     """Turns draws into responses, at any time and in any order; also a context manager.
 
     A response must depend only on the weights, the prompt and the draw's seed, not on what else is
-    drawn beside it. An engine of one's own inherits from this and defines the first five members;
+    drawn beside it. To write an engine, inherit from this class and define the first five members;
     the others do nothing by default.
     """
 
@@ -23,7 +23,7 @@ class Engine(ABC):
 
     @abstractmethod
     def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
-        """Accept draws; `prompts` holds at least the prompts that they are for."""
+        """Accept draws; `prompts` holds at least their prompts."""
 
     @abstractmethod
     def wait(self) -> Sequence[Result]:
@@ -41,11 +41,11 @@ class Engine(ABC):
         """Use the learner's weights (name -> tensor) from now on; called between steps."""
 
     def sleep(self) -> None:
-        """Free memory of the device until `load_weights` or the next draw; none is in flight."""
+        """Free device memory until `load_weights` or the next draw; no draw is in flight."""
         return None
 
     def ignore_ends(self) -> bool:
-        """Let every response from now on be as long as it may be; returns whether it can."""
+        """Draw every response to its maximum length from now on; returns whether it can."""
         return False
 
     def close(self) -> None:

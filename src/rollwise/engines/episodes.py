@@ -34,11 +34,11 @@ Encode = Callable[[str | Sequence[Message]], Sequence[int]]
 """What an environment says -> the tokens that follow the model's turn."""
 
 EncodePrompt = Callable[[Sequence[Message]], Sequence[int]]
-"""A conversation -> its tokens, with which the model's turn begins."""
+"""A conversation -> its tokens, up to the start of the model's turn."""
 
 Course = Generator[Any, Any, tuple[End, float | None]]
-"""An episode from its first turn to its end and reward. Yields what it waits for: a context, whose
-completion it is sent, or an awaitable, whose answer it is sent."""
+"""An episode from its first turn to its end and reward. Yields what it waits for: a context
+or an awaitable, and is then sent the completion or the answer."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Playing:
     """An episode under way."""
 
     draw: Draw
-    # Each prompt that the model was given, with what followed from it; the last goes on.
+    # Each prompt that the model was given, with what followed it; the last one is still growing.
     rows: list[tuple[Sequence[int], list[Span]]]
     drawn: int = 0  # tokens of the model
     said: list[str] = field(default_factory=list)  # by both sides, for people
@@ -77,7 +77,7 @@ class Playing:
 
     @property
     def context(self) -> list[int]:
-        """The last prompt, and all that followed from it."""
+        """The last prompt, and all that followed it."""
         prompt, spans = self.rows[-1]
         return [*prompt, *(token for span in spans for token in span.tokens)]
 
@@ -88,19 +88,19 @@ class Playing:
 
 
 class EpisodeEngine(Engine):
-    """Plays draws as episodes: an engine too, around one that draws the turns.
+    """Plays draws as episodes: an engine that wraps the one that draws the turns.
 
     A turn is drawn from the whole context, the prompt and all that was said, so an engine that
-    caches prefixes reuses them. The first turn has the draw's own seed, each later one its own,
-    hashed from it. An episode has a slot from its first turn to its end. Closing this engine closes
-    the one within.
+    caches prefixes reuses them. The first turn has the draw's own seed, each later turn one hashed
+    from it. An episode holds a slot from its first turn to its end. Closing this engine closes the
+    inner one.
 
     Args:
         engine: Draws the turns.
         environment: Answers them.
         problems: Each prompt's `messages` and `answer`, by key.
         encode: Turns what an environment says into tokens.
-        encode_prompt: Turns a conversation into tokens, for environments that begin anew
+        encode_prompt: Turns a conversation into tokens, for environments that start over
             (`Turn.anew`).
         limits: Where episodes are cut.
     """
@@ -189,7 +189,7 @@ class EpisodeEngine(Engine):
             self._go_on(playing, lambda: None)
 
     def _course(self, playing: Playing) -> Course:
-        """Have model and environment speak in turn, until one of them or a limit ends it."""
+        """Let model and environment take turns until one of them, or a limit, ends the episode."""
         reward, context = 0.0, playing.rows[0][0]
         while True:
             reply: Completion = yield context
@@ -217,7 +217,7 @@ class EpisodeEngine(Engine):
             due = "an object with `step`"
             raise wrong_result(self._environment, "begin", due, play)
         if any(other.play is play for other in self._playing.values()):
-            due = "an object of its own for each episode, not that of another one under way"
+            due = "a new object for each episode, not one already in use"
             raise wrong_result(self._environment, "begin", due, play)
         return play
 
@@ -242,7 +242,7 @@ class EpisodeEngine(Engine):
         return context
 
     def _go_on(self, playing: Playing, given: Callable[[], Any]) -> None:
-        """Give an episode what it waits for, and see to what it waits for next, or to its end."""
+        """Give an episode what it waits for; then start what it waits for next, or end it."""
         draw = playing.draw
         try:
             wanted = playing.course.send(given())
@@ -286,7 +286,7 @@ class EpisodeEngine(Engine):
         self._go_on(playing, lambda: result)
 
     def _take_answers(self, block: bool) -> None:
-        """Take what environments have answered; wait for the first of them if told so."""
+        """Take what environments have answered; with `block`, wait for the first answer."""
         awaited = {p.answering: p for p in self._playing.values() if p.answering is not None}
         done, _ = wait(awaited, None if block else 0, FIRST_COMPLETED)
         for answer, playing in awaited.items():

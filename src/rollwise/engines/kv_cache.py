@@ -23,7 +23,7 @@ class Bucket:
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self.slots: Slots = np.empty(0, dtype=np.int64)  # whose row each is
+        self.slots: Slots = np.empty(0, dtype=np.int64)  # the slot of each row
         # Keys and values, shape (2, layers, rows, key-value heads, width, head size).
         self.store = torch.zeros((0,) * 6)
 
@@ -46,7 +46,7 @@ class Bucket:
         self.slots = self.slots[:kept]
 
     def begin_step(self, begin: int, lengths: Slots) -> None:
-        """Say which rows of a step the bucket's are, from `begin` on, and how long each is."""
+        """Set which rows of a step are the bucket's, from `begin` on, and how long each is."""
         (heads, width), count = self.store.shape[3:5], len(lengths)
         device, begins = self.store.device, np.arange(count * heads) * width
         self.rows = slice(begin, begin + count)
@@ -64,13 +64,13 @@ class Bucket:
         return mask.masked_fill_(hidden, -math.inf)[:, None, None]
 
     def keep(self, half: int, layer: int, states: Tensor) -> Tensor:
-        """Store new keys (`half` 0) or values (1); all of them, (rows, heads, longest, size)."""
+        """Store new keys (`half` 0) or values (1); returns all, (rows, heads, longest, size)."""
         kept, new = self.store[half, layer], states[self.rows].flatten(0, 2)
         kept.view(-1, kept.shape[-1]).index_copy_(0, self._flat_indices, new)
         return kept[: len(self.slots), :, : self._longest]
 
     def _make_room(self, rows: int, like: Tensor) -> None:
-        """Have room for `rows` rows; it doubles, and never shrinks."""
+        """Make room for `rows` rows; the store doubles, and never shrinks."""
         if (old := self.store).shape[2] >= rows:
             return
         room = max(FEWEST_ROWS, 1 << (rows - 1).bit_length())

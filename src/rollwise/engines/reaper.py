@@ -20,14 +20,14 @@ GRACE = 5.0
 class Reaper:
     """Watches this process from another one, which ends an engine's processes if this is killed.
 
-    Those are the processes that were started within `marking`, and their children, wherever in vLLM
-    they are. Linux only.
+    An engine's processes are those that were started within `marking`, and their children, wherever
+    vLLM starts them. Linux only.
     """
 
     def __init__(self) -> None:
         self._mark = uuid.uuid4().hex
         words = str(os.getpid()), self._mark, str(GRACE)
-        # A session of its own: neither Ctrl-C nor a closed terminal is meant for it.
+        # A session of its own, so that neither Ctrl-C nor a closed terminal ends it.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", __file__, *words],
             stdin=subprocess.DEVNULL,

@@ -17,11 +17,11 @@ LARGEST = 1e9
 
 @dataclass(frozen=True)
 class Recorded:
-    """The responses that were drawn to one prompt, D of them, in order.
+    """The D responses that were drawn for one prompt, in order.
 
     Attributes:
-        rewards: Of each, shape (D,), D ≥ 1.
-        tokens: How many each has, shape (D,); empty if it is not known.
+        rewards: The reward of each, shape (D,), D ≥ 1.
+        tokens: The number of tokens of each, shape (D,); empty if unknown.
     """
 
     rewards: NDArray[np.float64]
@@ -30,12 +30,12 @@ class Recorded:
     def __post_init__(self) -> None:
         if not len(self.rewards) or not (np.abs(self.rewards) <= LARGEST).all():
             raise ValueError(
-                f"rewards must be finite, one or more, and at most {LARGEST:g} in size, got "
+                f"there must be rewards, all finite and at most {LARGEST:g} in size, got "
                 f"{self.rewards.tolist()}"
             )
         if len(self.tokens) not in (0, len(self.rewards)):
             raise ValueError(
-                f"there must be as many numbers of tokens as rewards, got {len(self.tokens)} and "
+                f"there must be as many token counts as rewards, got {len(self.tokens)} and "
                 f"{len(self.rewards)}"
             )
         if len(self.tokens) and self.tokens.min() < 1:
@@ -53,8 +53,8 @@ class Recorded:
 class RecordedLengths:
     """Lengths drawn from those that were recorded for the same prompt, with replacement.
 
-    They are of responses that were as correct, by a reward above `threshold`; where a prompt has
-    none of the kind, of any.
+    Only responses that are likewise correct (a reward above `threshold`), or likewise incorrect,
+    count; if a prompt has none of that kind, all of its responses do.
     """
 
     prompts: Mapping[Key, Recorded]
@@ -70,10 +70,10 @@ class RecordedLengths:
 
 
 class ReplayEngine(SimulatedEngine):
-    """A simulated engine whose responses are recorded ones, each at most once a visit.
+    """A simulated engine that replays recorded responses, each at most once per visit.
 
-    A visit of a prompt begins with a draw of index 0. Its draws are the recorded responses in an
-    order of its own, the same for all engines of one seed; beyond them, any with replacement.
+    A visit to a prompt begins with the draw of index 0. Its draws are the recorded responses in an
+    order of its own, the same for all engines of one seed; more are drawn with replacement.
 
     Args:
         prompts: Prompt -> its responses.

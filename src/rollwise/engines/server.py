@@ -57,9 +57,9 @@ class ServerEngine(AsyncEngine):
 
     Args:
         settings: Which server, and how to query it.
-        tokenizer: That of the server's model.
+        tokenizer: The tokenizer of the server's model.
         max_new_tokens: Responses are cut here, or where the server's context ends.
-        temperature: Of sampling; above 0.
+        temperature: Sampling temperature; above 0.
         batch_size: The most requests at a time.
     """
 
@@ -103,7 +103,7 @@ class ServerEngine(AsyncEngine):
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         raise EngineError(
-            f"the server at {self.settings.base_url} has weights of its own and takes no others; "
+            f"the server at {self.settings.base_url} uses its own weights and cannot load others; "
             "it is for evaluation and preparation"
         )
 
@@ -132,7 +132,7 @@ class ServerEngine(AsyncEngine):
             self._check_refusal(error, draw, prompt)
             return LostDraw(draw, self._describe(error))
         if choice.finish_reason not in ("stop", "length"):
-            reason = f"the server ended it by {choice.finish_reason!r}"
+            reason = f"the server ended it with {choice.finish_reason!r}"
             return LostDraw(draw, fit_for_a_log(reason, self._key))
         return self._completion(draw, choice)
 
@@ -141,7 +141,7 @@ class ServerEngine(AsyncEngine):
         if tokens is None:
             tokens = list(self.tokenizer.encode(choice.text, add_special_tokens=False))
             end = self.tokenizer.eos_token_id
-            if not ended:  # encoded anew, a text may have more tokens than were drawn
+            if not ended:  # re-encoded, a text may have more tokens than were drawn
                 tokens = tokens[: self.max_new_tokens]
             elif end is not None and len(tokens) < self.max_new_tokens:
                 tokens.append(end)
@@ -155,7 +155,7 @@ class ServerEngine(AsyncEngine):
         status: int = error.status_code  # type: ignore[attr-defined]
         address, variable = self.settings.base_url, self.settings.api_key_env
         if status in (401, 403):  # the server's message may show parts of the key
-            wrong = f"the key in {variable} is not accepted" if variable else "it wants a key"
+            wrong = f"the key in {variable} is not accepted" if variable else "it requires a key"
             raise EngineError(
                 f"the server at {address} refuses access ({status}): {wrong} (`engine.api_key_env`)"
             ) from None

@@ -23,7 +23,7 @@ class EngineInputs:
         tokenizer: Its tokenizer.
         max_prompt_tokens: The most tokens of a prompt.
         max_new_tokens: Responses are cut here.
-        temperature: Of sampling; above 0.
+        temperature: Sampling temperature; above 0.
         batch_size: The most responses drawn at a time.
     """
 
@@ -52,7 +52,7 @@ class EngineSettings:
             not, it gets its weights through `Engine.load_weights`, adapters merged in.
         can_train: The engine takes the learner's weights.
         drawing_defaults: Setting -> its default where nothing is trained beside the engine. It
-            counts for the engines that come with rollwise, not for plug-ins.
+            applies to the engines that come with rollwise, not to plug-ins.
     """
 
     needs_model: ClassVar[bool] = False
@@ -100,7 +100,7 @@ class VLLMSettings(EngineSettings):
         "Share of the device's memory for its weights and cache; the learner needs the rest.",
     )
     tensor_parallel_size: int = setting(1, "Devices that its weights are split over.")
-    enforce_eager: bool = setting(False, "Compile nothing: vLLM starts sooner and draws slower.")
+    enforce_eager: bool = setting(False, "Skip compilation: vLLM starts sooner, draws slower.")
     sleep_level: int = setting(
         0,
         "What vLLM does with its memory while the learner learns: 0 keeps it, 1 moves its weights "
@@ -111,12 +111,12 @@ class VLLMSettings(EngineSettings):
         600.0,
         "Seconds for one response; one that takes longer is drawn again, a few times at most.",
     )
-    restarts: int = setting(3, "How often in a run its process is restarted after it died.")
+    restarts: int = setting(3, "How many times per run its process is restarted if it dies.")
 
     def __post_init__(self) -> None:
         if not 0 < self.gpu_memory_utilization <= 1:
             raise ValueError(
-                "gpu_memory_utilization must lie above 0, at most 1, got "
+                "gpu_memory_utilization must be above 0, at most 1, got "
                 f"{self.gpu_memory_utilization}"
             )
         at_least("tensor_parallel_size", self.tensor_parallel_size, 1)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class SharedWeights:
-    """Weights in a file in memory, without a name on any disk, for `torch.load`.
+    """Weights in a file in memory, which is on no disk, for `torch.load`.
 
     They are copied once, tensor by tensor, from any device. Linux only.
 

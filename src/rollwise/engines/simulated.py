@@ -68,7 +68,7 @@ class SimulatedResponse(NamedTuple):
 
 
 class _Running(NamedTuple):
-    """A response being drawn, from `began` to `ends` in tokens; the heap sorts by the latter."""
+    """A response being drawn, from `began` to `ends` in tokens; the heap sorts by `ends`."""
 
     ends: float
     order: int
@@ -195,5 +195,5 @@ def uniforms(seed: int) -> tuple[float, float]:
     """Two random numbers in (0, 1), independent of each other and of those of other seeds."""
     digest = blake2b(b"%d" % seed, digest_size=16).digest()
     first, second = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")
-    # 52 bits and a half: neither 0 nor, by rounding, 1.
+    # 52 bits plus a half, so that the result is neither 0 nor, by rounding, 1.
     return ((first >> 12) + 0.5) * 2.0**-52, ((second >> 12) + 0.5) * 2.0**-52

@@ -25,7 +25,7 @@ class EngineContract:
 
     Attributes:
         prompts: The token ids of the prompts that are drawn for, at least two.
-        repeatable: Whether weights, prompt and seed decide a response; False for a server without.
+        repeatable: Whether weights, prompt and seed determine a response; False if they do not.
     """
 
     prompts: Mapping[Key, Sequence[int]] = {"short": [5, 9], "long": [12, 6, 5, 9, 13, 4, 3]}
@@ -40,7 +40,7 @@ class EngineContract:
         return {}
 
     def test_draws_complete_once_and_whole(self) -> None:
-        """Every draw comes back once, with what is documented; nothing comes where none is left."""
+        """Every draw comes back once, with what is documented; nothing comes once none is left."""
         draws = self.draws(8)
         with self.engine() as engine:
             assert list(engine.wait()) == []
@@ -117,7 +117,7 @@ class EngineContract:
     def complete(
         self, engine: Engine, draws: Sequence[Draw], in_flight: Sequence[Draw] = ()
     ) -> dict[Draw, Outcome]:
-        """Submit draws, and those that get lost again; return all completions."""
+        """Submit draws, and resubmit those that get lost; return all completions."""
         engine.submit(draws, self.prompts)
         expected, done = {*draws, *in_flight}, dict[Draw, Outcome]()
         attempts = 10 * len(expected)

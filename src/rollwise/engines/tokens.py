@@ -59,7 +59,7 @@ def responses_of(
 
 
 def sample(logits: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
-    """Draw a token a row by inverting the cumulative distribution at `uniforms`.
+    """Draw one token per row by inverting the cumulative distribution at `uniforms`.
 
     Args:
         logits: Shape (B, V).

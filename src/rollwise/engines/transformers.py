@@ -23,7 +23,7 @@ from rollwise.step.outcomes import Completion, Prompts
 logger = logging.getLogger(__name__)
 
 UNKNOWN = 2**20
-"""Tokens of a prompt and its response, where the model does not say how many it takes."""
+"""The most tokens of a prompt and its response, where the model does not state a limit."""
 
 
 class TransformersEngine(Engine):
@@ -42,7 +42,7 @@ class TransformersEngine(Engine):
             `load_weights` keeps it up to date.
         tokenizer: Its tokenizer.
         max_new_tokens: Responses are cut here, and where the model's context ends.
-        temperature: Of sampling; above 0.
+        temperature: Sampling temperature; above 0.
         batch_size: The most responses drawn at a time; halved where the device's memory runs out.
 
     Raises:
@@ -136,7 +136,7 @@ class TransformersEngine(Engine):
     def _completions(self, responses: Sequence[Response]) -> list[Completion]:
         """Decode finished responses; a `PolicyError` if a probability is not finite."""
         if not all(np.isfinite(response.logprobs).all() for response in responses):
-            raise PolicyError("the policy draws tokens whose probabilities are not finite")
+            raise PolicyError("the policy's token probabilities are not finite")
         ends = set(self._end_tokens.tolist())
         texts = self.tokenizer.batch_decode(
             [response.tokens for response in responses], skip_special_tokens=True
@@ -163,7 +163,7 @@ def unfit_reason(model: PreTrainedModel) -> str | None:
         return "its attention does not go through the interface of transformers"
     try:
         found, wanted = _logits_in_slots(model)
-    except Exception as error:  # any code may be in a model; whatever it raises, it does not fit
+    except Exception as error:  # a model may run any code; whatever it raises, it does not fit
         return f"it fails in slots ({type(error).__name__}: {error})"
     tolerance = 1e-3 if wanted.dtype == torch.float32 else 0.1
     largest = float(wanted.abs().max())

@@ -33,14 +33,14 @@ log = logging.getLogger(__name__)
 
 
 class VLLMEngine(AsyncEngine):
-    """Draws responses by vLLM's asynchronous engine, each draw a request of its own.
+    """Draws responses with vLLM's asynchronous engine, each draw a request of its own.
 
     Each draw has its own random numbers, so what is drawn does not depend on the order of draws, up
     to rounding, which in vLLM depends on the batch.
 
     vLLM runs in its own process. If that dies, its draws are lost, and it is restarted with the
-    latest weights for the next ones; if this process is killed, it ends too. A script that makes
-    one needs `if __name__ == "__main__"`, because the process imports the script.
+    latest weights for the next ones; if this process is killed, vLLM's ends too. A script that
+    makes an engine needs `if __name__ == "__main__"`, because vLLM's process imports the script.
 
     Args:
         path: The model: a folder, or a name on the hub.
@@ -48,7 +48,7 @@ class VLLMEngine(AsyncEngine):
         end_tokens: Token ids that end a response.
         context: The most tokens of a prompt and its response together.
         max_new_tokens: Responses are cut here.
-        temperature: Of sampling; above 0.
+        temperature: Sampling temperature; above 0.
         slots: The most responses drawn at a time.
         settings: How vLLM is run; by default with the defaults of `VLLMSettings`.
 
@@ -107,7 +107,7 @@ class VLLMEngine(AsyncEngine):
         `weights` are named as in the model's own files. A copy of them stays in the machine's
         memory, for a restart.
         """
-        self._drop_weights()  # before there are others: they are large
+        self._drop_weights()  # before copying new ones: they are large
         self._weights = SharedWeights(weights)
         if not self._llm.errored:
             self._unless_it_dies(self._reload())
@@ -126,7 +126,7 @@ class VLLMEngine(AsyncEngine):
         self._drop_weights()
 
     def ignore_ends(self) -> bool:
-        """Let all responses that are drawn from now on be as long as they may be."""
+        """Draw every response to its maximum length from now on."""
         self.end_tokens = []
         return True
 
@@ -166,7 +166,7 @@ class VLLMEngine(AsyncEngine):
             request.cancel()
             await asyncio.wait({request})
         if output.finish_reason not in ("stop", "length"):
-            return LostDraw(draw, f"vLLM ended it by {output.finish_reason!r}")
+            return LostDraw(draw, f"vLLM ended it with {output.finish_reason!r}")
         tokens = list(output.token_ids)
         logprobs = [at[token].logprob for at, token in zip(output.logprobs, tokens, strict=True)]
         text = self.tokenizer.decode(tokens, skip_special_tokens=True)
@@ -205,7 +205,7 @@ class VLLMEngine(AsyncEngine):
             await llm.collective_rpc("read_weights", args=(self._weights.path,))
 
     def _unless_it_dies(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run something in vLLM; if its process dies of it, `_revive` is to see to that."""
+        """Run something in vLLM; if that kills its process, `_revive` is to restart it."""
         from vllm.v1.engine.exceptions import EngineDeadError
 
         with suppress(EngineDeadError):
@@ -217,13 +217,13 @@ class VLLMEngine(AsyncEngine):
             return
         if self.restarts == self.settings.restarts:
             raise EngineError(
-                f"vLLM's process died {self.restarts + 1} times, or was not started again; its own "
+                f"vLLM's process died {self.restarts + 1} times, or could not restart; its own "
                 "messages say why, and `engine.restarts` sets how often it is restarted"
             )
         # Draws of the dead process fail by themselves; `wait` has yet to report them.
         futures.wait(self._in_flight.values())
         self.restarts += 1
-        log.warning("vLLM's process died; starting it again, the %d. time", self.restarts)
+        log.warning("vLLM's process died; restarting it (restart %d)", self.restarts)
         self._call(self._release())
         self._llm = self._call(self._start())
 
@@ -234,7 +234,7 @@ class VLLMEngine(AsyncEngine):
                 await self._wake()
                 return
             await self._llm.pause_generation(clear_cache=True)
-            free_cached_memory()  # vLLM makes each layer anew, beside the memory that is its own
+            free_cached_memory()  # vLLM rebuilds each layer in memory beyond its own share
             await self._hand_over(self._llm)
             await self._llm.resume_generation()
 
@@ -245,7 +245,7 @@ class VLLMEngine(AsyncEngine):
             self._asleep = True
 
     async def _wake(self) -> None:
-        """Take the memory back, if it sleeps: for the weights, which are loaded, then the cache."""
+        """Take the memory back if asleep: for the weights, which are loaded, then for the cache."""
         from vllm.v1.engine.exceptions import EngineDeadError
 
         if not self._asleep:
@@ -261,7 +261,7 @@ class VLLMEngine(AsyncEngine):
             raise
         except Exception as error:  # whatever the device reports
             raise EngineError(
-                "vLLM could not take back the memory that it had freed (engine.sleep_level); lower "
+                "vLLM could not reclaim the memory it had freed (engine.sleep_level); lower "
                 f"engine.gpu_memory_utilization if it is not free: {error}"
             ) from error
         self._asleep = False

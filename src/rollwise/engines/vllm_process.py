@@ -59,6 +59,6 @@ def start_process(path: str, context: int, slots: int, settings: VLLMSettings) -
 
 
 def free_cached_memory() -> None:
-    """Give what torch keeps for this process, but does not use, back to the device."""
+    """Return memory that torch keeps for this process, but does not use, to the device."""
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""Drawing from models that continuous batching does not fit: by `generate`, a batch to its end."""
+"""Drawing whole batches with `generate`, from models that continuous batching does not fit."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -59,7 +59,7 @@ class WholeBatch:
             drawn, logprobs[:, step] = sampling.sample(logits, uniforms[:, step])
             return torch.full_like(logits, -torch.inf).scatter(1, drawn[:, None], 0.0)
 
-        # The model's own, which may ask for other distributions, is out of the way.
+        # This replaces the model's own, which may ask for other distributions.
         self._model.generation_config = GenerationConfig(
             max_new_tokens=sampling.max_new_tokens,
             eos_token_id=end_tokens.tolist(),

@@ -1,6 +1,6 @@
 """Environments: those of several turns, and those of the library `verifiers`.
 
-`episodes.py` is the contract of an environment that a draw is played with; register one of ours in
+`episodes.py` is the contract of the environments that draws are played in; register one of ours in
 `ENVIRONMENTS`. The others are tasksets of `verifiers` as task and grader (`EnvironmentSource`).
 Importing this package does not load the library.
 """

@@ -17,8 +17,8 @@ FAILURE = "? "
 class Calculator(EpisodeEnvironment):
     """A calculator for sums of two numbers, which sometimes fails.
 
-    A turn that holds `=` is the answer, and goes to the grader. Of any other, the last word is
-    calculated: `7 12-9` is answered by `3 `.
+    A turn that contains `=` is the answer, and goes to the grader. In any other turn, the last word
+    is calculated: `7 12-9` is answered by `3 `.
     """
 
     failure_rate: float = field(

@@ -32,14 +32,14 @@ class Turn:
     """What an environment does with what the model said.
 
     Attributes:
-        says: What the model reads next. A text becomes a message of the user where the tokenizer
-            has a chat template, and is appended as it is where it has none. Messages are for chat
-            templates: those that follow the model's, such as a tool's result.
+        says: What the model reads next. A text becomes a user message if the tokenizer has a chat
+            template, and is appended as it is otherwise. Messages need a chat template: they
+            follow the model's own, as a tool's result does.
         done: Whether the episode ends here.
-        reward: Of the episode if it ends here, by itself or at a limit. None lets the grader decide
-            by what the model said last, if `done`; at a limit it counts 0.
-        anew: Messages from which the episode goes on, in place of all that was said so far: where
-            the context was compacted, or another agent is asked. It remains one draw.
+        reward: The episode's reward if it ends here, by itself or at a limit. None lets the grader
+            decide by what the model said last, if `done`; at a limit it counts as 0.
+        anew: Messages from which the episode continues, in place of all that was said so far: to
+            compact the context, or to ask another agent. It remains one draw.
     """
 
     says: str | Sequence[Message] = ""
@@ -51,14 +51,14 @@ class Turn:
 class Play(Protocol):
     """One episode under way.
 
-    It may have a method `close()` as well, which is called at its end, whatever that is.
+    It may also have a method `close()`, which is called at its end, however it ends.
     """
 
     def step(self, reply: str) -> Turn | Awaitable[Turn]:
-        """Answer what the model said, without special tokens.
+        """Answer `reply`, what the model said without special tokens.
 
         An ordinary method must be quick, because all other episodes wait for it. A method that
-        waits for something is written `async`: it runs on an event loop beside the others.
+        waits for something should be `async`: it runs on an event loop beside the others.
 
         Raises:
             EpisodeLost: The environment is at fault; the draw is drawn again.
@@ -71,7 +71,7 @@ def checked_turn(play: object, answer: object) -> Turn:
     """Return what an environment has answered.
 
     Raises:
-        PluginError: It is no `Turn`, or one with a part of the wrong type; names the environment.
+        PluginError: It is not a `Turn`, or has a part of the wrong type; names the environment.
     """
     wanted = ""
     if not isinstance(answer, Turn):
@@ -114,7 +114,7 @@ class EpisodeEnvironment:
         return ("user",)
 
     def begin(self, opening: Opening) -> Play:
-        """Begin an episode; called when the model has said its first words."""
+        """Begin an episode; called after the model's first turn."""
         raise NotImplementedError
 
 

@@ -33,7 +33,7 @@ class EnvironmentSource:
             ConfigError: No environment has this name, it cannot be loaded, or is not single-turn.
         """
         if not self.name:
-            raise ConfigError("`data.environment` must name the environment that is meant")
+            raise ConfigError("`data.environment` must name an environment")
         if reason := unmet("verifiers"):
             raise ConfigError(f"`data.environment` {self.name!r} cannot be opened: {reason}")
         if (folder := os.getcwd()) not in sys.path:

@@ -21,7 +21,7 @@ class Question(NamedTuple):
 class TasksetEnvironment:
     """A `verifiers.v1.Taskset` whose tasks are each answered once, by text.
 
-    A response is scored as when a trace is replayed: its task is made again from the row, and has
+    A response is scored as when a trace is replayed: its task is rebuilt from the row, and has
     no runtime.
 
     Raises:
@@ -36,12 +36,12 @@ class TasksetEnvironment:
         self._runner = asyncio.Runner()
         if reason := self._unsupported():
             raise ConfigError(
-                f"`data.environment` must be one of a single turn without tools; {name!r} {reason}"
+                f"`data.environment` must have a single turn and no tools; {name!r} {reason}"
             )
 
     def _unsupported(self) -> str:
         if self._taskset.INFINITE:
-            return "never ends; bound it by its arguments"
+            return "never ends; limit it by its arguments"
         first = next(iter(self._taskset), None)
         if first is None:
             return "has no tasks"
@@ -64,7 +64,7 @@ class TasksetEnvironment:
         return next((reason for reason, is_so in reasons.items() if is_so), "")
 
     def questions(self) -> list[Question]:
-        """List its questions in its order; a `DataError` names one that is not of text alone."""
+        """List its questions in its order; a `DataError` names one that is not text only."""
         return [
             _question(f"{self._name}, row {i} (from 0)", task.data)
             for i, task in enumerate(self._taskset)
@@ -80,12 +80,12 @@ class TasksetEnvironment:
 
 
 def _question(place: str, data: Any) -> Question:
-    """Convert a row, at a place to be named, whose prompt is a text or messages of verifiers."""
+    """Convert a row whose prompt is a text or messages of verifiers; errors name its place."""
     said = data.prompt
     asked = [vf.UserMessage(content=said)] if isinstance(said, str) else said or ()
     messages = tuple({"role": m.role, "content": m.content} for m in asked)
     if not messages or not all(isinstance(message["content"], str) for message in messages):
-        raise DataError(f"{place} must ask by text, and by text alone; its prompt is {said!r:.200}")
+        raise DataError(f"{place} must have a prompt of text alone; it is {said!r:.200}")
     if data.system_prompt:
         messages = ({"role": "system", "content": data.system_prompt}, *messages)
     return Question(messages, data.model_dump_json(exclude_defaults=True))

@@ -2,7 +2,7 @@ r"""Whether two final answers are equal, whatever form people give them.
 
 Each is simplified (`answer_text`), and compared by what it certainly says: a number, words, a
 unit, the parts of a list, a set, an interval or a matrix, the right side of `x = 5`. All other
-mathematics is Math-Verify's.
+mathematics is left to Math-Verify.
 """
 
 import itertools
@@ -230,9 +230,9 @@ def _by_values(found: str, reference: str, compare: Compare) -> bool | None:
 
 
 _AMBIGUOUS = re.compile(r"\d \d|\d“|\d “\w”")
-"""What Math-Verify would take a number out of, which is none: 3 4, 2“k”."""
+"""What Math-Verify would read a number from, though it is not one: 3 4, 2“k”."""
 
 
 def _in_radians(answer: str) -> str:
-    r"""Write an answer as LaTeX, the degrees of an angle within as radians: `\sin 30^\circ`."""
+    r"""Write an answer as LaTeX, with the degrees of an angle in radians: `\sin 30^\circ`."""
     return latex(re.sub(r"([\d.]+)°", r"\\frac{\1π}{180}", answer))

@@ -1,14 +1,14 @@
-r"""What a final answer says, once the looks of its LaTeX are taken away: one text for one answer.
+r"""What a final answer says, once the formatting of its LaTeX is removed: one text for one answer.
 
 Type (`\mathbf`), size (`\left`, `\displaystyle`), delimiters (`$`) and grouping (`1{,}234`) say
-nothing of an answer and leave no trace. Everything else does, so that no two answers become one by
-mistake. Signs and brackets are one character each, such as ≤ and ⦃; “words” are in quotes.
+nothing about an answer and are removed. Everything else is kept, so that no two answers become one
+by mistake. Signs and brackets are one character each, such as ≤ and ⦃; “words” are in quotes.
 """
 
 import re
 
 DEEPEST = 40
-"""Brackets in brackets; what is nested deeper is not read."""
+"""The deepest nesting of brackets that is read."""
 
 _SIGNS = {
     **{"≤": r"\le", "≥": r"\ge", "≈": r"\approx", "×": r"\times", "·": r"\cdot", "±": r"\pm"},
@@ -69,7 +69,7 @@ def simplified(text: str, commas_group: bool = True) -> str:
     """
     text = _ROOT.sub(r"\\sqrt{\1}", text).translate(_CHARACTERS)
     pieces = _FORMULA.split(text)
-    if len(pieces) > 1:  # words outside of the dollars are no variables
+    if len(pieces) > 1:  # words outside the dollars are not variables
         pieces[::2] = map(_worded, pieces[::2])
     text = _COMMAND.sub(_read, " ".join(pieces))
     _check_brackets(text)
@@ -85,7 +85,7 @@ def simplified(text: str, commas_group: bool = True) -> str:
 
 
 def _worded(text: str) -> str:
-    """Mark what are words in a text that is no formula, unless there is one within."""
+    """Mark the words in a text that is not a formula, unless it contains one."""
     is_formula = re.search(r"\\[A-Za-z]|[≤≥≈×·±∞π∪∈∅∘]", text)
     return text if is_formula else _WORDS.sub(r"“\g<0>”", text)
 
@@ -107,7 +107,7 @@ def _check_brackets(text: str) -> None:
 
 
 def _typed(found: re.Match[str]) -> str:
-    r"""Read `\text{...}` and its like; `\mathrm{i}` and `\operatorname{sin}` are no words."""
+    r"""Read `\text{...}` and its like; `\mathrm{i}` and `\operatorname{sin}` are not words."""
     inner = found["inner"]
     if found["color"]:
         return ""
@@ -136,7 +136,7 @@ def _with_arguments(text: str) -> str:
 
 
 def _joined(found: re.Match[str], commas_group: bool) -> str:
-    """Join the digits of 1,234; a comma in brackets parts two values, and 1 234/567 is mixed."""
+    """Join the digits of 1,234; a comma in brackets separates values, and 1 234/567 is mixed."""
     before, after = found.string[: found.start()], found.string[found.end() :]
     inside = sum(map(before.count, _OPENING[1:])) > sum(map(before.count, _CLOSING[1:]))
     has_comma = "," in found[0].replace("{,}", "")

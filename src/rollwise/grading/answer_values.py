@@ -50,7 +50,7 @@ def _value_of(found: re.Match[str]) -> Fraction | None:
 
 
 def same_number(first: Fraction, second: Fraction) -> bool:
-    """Whether two numbers are equal, or are when rounded as Math-Verify does, and 1e-5 apart."""
+    """Whether two numbers are equal, or within 1e-5 and equal when rounded as Math-Verify does."""
     if first == second:
         return True
     if abs(first - second) > max(abs(first), abs(second)) / 10**5:
@@ -70,10 +70,10 @@ _LETTERS = r"[^\W\d_]"
 
 
 def words_of(answer: str) -> str | None:
-    r"""Return an answer in words (`\text{East}`, `(B)`), in small letters if not one letter.
+    r"""Return an answer in words (`\text{East}`, `(B)`), in lower case unless it is one letter.
 
-    Names of variables are no words: `xy` is a product, so only what is in `\text{}` or has at least
-    four letters counts, beside single letters.
+    Names of variables are not words: `xy` is a product, so apart from single letters, only what is
+    in `\text{}` or has at least four letters counts.
     """
     words = re.sub(r"[“”.()]", "", answer).strip()
     if not words or not re.fullmatch(rf"(?:“[^”]*”|{_LETTERS}|[ .()])+", answer):
@@ -84,7 +84,7 @@ def words_of(answer: str) -> str | None:
 
 
 def choice_of(answer: str) -> str | None:
-    """Return the letter of an option that its content follows: (B) 5."""
+    """Return the letter of an option that is followed by its content: (B) 5."""
     found = re.match(r"\(?“?([A-J])”?[).:](?=.)(?![-+*/^=_,!])", tight(answer))
     return found[1] if found else None
 

@@ -25,18 +25,18 @@ def code_of(response: str) -> str:
 class CodeGrader(WorkerGrader):
     """Gives 1.0 to a response whose Python passes all tests of its problem, else 0.0.
 
-    The program is that of `code_of`. The answers are the tests: see `read_tests`. It runs in a
-    sandbox with the standard library alone, and what it prints or returns is compared outside. A
+    The program is what `code_of` finds; the answers are the tests (see `read_tests`). It runs in a
+    sandbox with only the standard library, and what it prints or returns is compared outside. A
     program that takes too long, prints too much or crashes is incorrect; tests that cannot be read
     count as `failures`.
 
     Args:
-        timeout: Seconds for all tests of one response: of processors while the program computes, so
-            that other load on the machine changes no result, and by the clock while it sleeps. By
-            the clock in all, ten times as many.
+        timeout: Seconds for all tests of one response: of processor time while the program
+            computes, so that other load on the machine changes no result, and by the clock while it
+            sleeps. By the clock, the limit in all is ten times as long.
         workers: Programs that run at a time; None means one for each CPU, at most 16.
-        uncontained: Run programs as this user in no sandbox: they can read and delete what this
-            user can. For a machine that may be lost.
+        uncontained: Run programs as this user, without a sandbox: they can read and delete what
+            this user can. Only for a machine that you can afford to lose.
 
     Raises:
         ConfigError: No sandbox works here, and `uncontained` is not set.
@@ -61,7 +61,7 @@ def _load(limits: ProgramLimits) -> GradeFunction:
         tests = read_tests(answer)
         try:
             return float(tests.passed_by(code_of(response), start))
-        except (NoReply, KeyError, TypeError, ValueError, RecursionError):  # it said no plain data
+        except (NoReply, KeyError, TypeError, ValueError, RecursionError):  # it sent no plain data
             return 0.0
 
     return grade

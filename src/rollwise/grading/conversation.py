@@ -1,4 +1,4 @@
-"""Talking to `program.py` inside a sandbox; and trying whether a sandbox works here."""
+"""Talking to `program.py` inside a sandbox; and testing whether a sandbox works here."""
 
 import json
 import math
@@ -45,7 +45,7 @@ class Conversation:
         self.extend(seconds)
 
     def extend(self, seconds: float) -> None:
-        """Let it take so many seconds from now on."""
+        """Let it take this many seconds from now on."""
         self._usage = ProgramUsage(self._pid, seconds, self._memory)
         self._looked = time.monotonic()
 
@@ -72,7 +72,7 @@ class Conversation:
             part = os.read(self._stdout, 65536)
             line += part
             if not part or len(line) > longest:
-                raise NoReply("it said too much" if part else "it ended")
+                raise NoReply("it sent too much output" if part else "it ended")
         line, _, self._unread = line.partition(b"\n")
         try:
             return json.loads(line)
@@ -137,9 +137,9 @@ def check_sandbox() -> None:
     except (OSError, RuntimeError, NoReply, KeyError) as error:
         complaint = str(error)
     raise ConfigError(
-        "code cannot be graded safely here, for nothing isolates the responses' programs "
+        "code cannot be graded safely here: nothing isolates the responses' programs "
         f"(bubblewrap: {complaint}). Install bubblewrap, or let this process make namespaces; or, "
-        "where the machine itself may be lost, run them with no sandbox (`uncontained=True`)"
+        "on a machine you can afford to lose, run them without a sandbox (`uncontained=True`)"
     )
 
 

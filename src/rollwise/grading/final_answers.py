@@ -23,7 +23,7 @@ def final_boxes(text: str, count: int) -> list[str] | None:
     r"""Return the contents of the last boxes (`\boxed{}`, `\fbox{}`) of a text, in its order.
 
     Boxes that are empty or not closed do not count, nor does one that repeats the one before it. A
-    percentage right after a box belongs to it. There are at most `count`, of the last 8; None if
+    percentage right after a box belongs to it. Returns at most `count`, of the last 8; None if
     there is none, or if the last one is longer than `LONGEST_BOX`.
     """
     found: list[str] = []

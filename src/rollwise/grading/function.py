@@ -27,7 +27,7 @@ class FunctionGrader(WorkerGrader):
     - else `f(response, answer)`.
 
     Instead of a function it may be a class, usually a dataclass whose fields are its settings: each
-    worker makes one of `settings`, and calls its method `grade`, in one of the same forms.
+    worker makes an instance from `settings`, and calls its `grade`, in one of the same forms.
 
     Both run in worker processes, so the result must depend on nothing but response and answer.
 
@@ -75,7 +75,7 @@ def load_function(name: str, folders: Sequence[str], settings: Mapping[str, Any]
 def _one_number(
     name: str, function: Callable[..., Any], call: GradeFunction, response: str, answer: str
 ) -> float:
-    """Grade with a user's function; the error for what is no finite number names its line."""
+    """Grade with a user's function; if it returns no finite number, the error names its line."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     where = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
     described = f"{name}: `{getattr(function, '__name__', name)}`{where}"
@@ -92,14 +92,14 @@ def _one_number(
 
 
 COLUMNS = ("answer", "ground_truth", "solution")
-"""The columns in which a function in TRL's form that takes any is given the reference."""
+"""The columns that hold the reference for a function in TRL's form that takes any columns."""
 
 
 def of_a_pair(function: Callable[..., Any]) -> GradeFunction:
-    """Make of a function in any of the forms of `FunctionGrader` one of (response, answer)."""
+    """Turn a function in any of the forms of `FunctionGrader` into one of (response, answer)."""
     try:
         parameters = inspect.signature(function).parameters
-    except ValueError:  # some that are written in C do not tell
+    except ValueError:  # some functions written in C have no signature
         return function
     if {"solution_str", "ground_truth"} <= parameters.keys():
         return functools.partial(_as_verl, function)

@@ -16,7 +16,7 @@ from rollwise.step.session import finished
 class Grader(Protocol):
     """Gives each response its reward; also a context manager that closes itself.
 
-    A grader of one's own inherits from this and defines `grade` alone, if that cannot hang or
+    A grader of your own inherits from this and defines only `grade`, if that cannot hang or
     crash. `rollwise.grading.testing.GraderContract` tests any grader.
 
     Attributes:
@@ -41,11 +41,11 @@ class Grader(Protocol):
     def submit(self, responses: Sequence[str], answers: Sequence[str]) -> list[Future[float]]:
         """Begin what `grade` does; return futures of the rewards, in the order of `responses`.
 
-        By default, which is for graders that are quick, they are graded at once. Raises as `grade`.
+        The default, for quick graders, grades them at once. Raises as `grade`.
 
         Raises:
-            PluginError: `grade` of a class of one's own returned something else than finite
-                rewards, one a response.
+            PluginError: The `grade` of a user's class did not return finite rewards, one per
+                response.
         """
         rewards: Any = self.grade(responses, answers)
         with contextlib.suppress(TypeError, ValueError):

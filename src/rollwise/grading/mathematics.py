@@ -70,7 +70,7 @@ def verify_answer(found: str, answer: str) -> float:
     r"""Give 1.0 to a final answer (without `\boxed{}`) that equals the reference in any form.
 
     Numbers, words, units and the parts of lists, intervals and matrices are compared by
-    `are_equal`, and all else by Math-Verify, as it is written and without its looks. The reference
+    `are_equal`, and all else by Math-Verify, both as written and without formatting. The reference
     may also be a list of one or a whole solution. Raises as `verify_math`.
     """
     reference = bare_reference(answer)
@@ -87,7 +87,7 @@ def verify_answer(found: str, answer: str) -> float:
 
 
 def _equal_by_math_verify(found: str, reference: str) -> bool:
-    """Compare two answers whose looks have been taken away."""
+    """Compare two answers whose formatting has been removed."""
     from math_verify import verify
 
     readings, references = _read_box(found), _read_box(reference)
@@ -95,8 +95,8 @@ def _equal_by_math_verify(found: str, reference: str) -> bool:
 
 
 def _as_written(found: str, reference: str) -> float:
-    # Math-Verify takes a number inside of what it cannot read, but not from the reference: whoever
-    # says that number has not said the reference.
+    # Math-Verify takes a number from inside what it cannot read. A number inside the reference does
+    # not count: an answer that is only this number is not the reference.
     from math_verify import parse, verify
 
     readings = _read_box(found) or parse(boxed(found), parsing_timeout=None)
@@ -117,7 +117,7 @@ def _values_wanted(answer: str) -> int:
 def last_answer(response: str, answer: str) -> str | None:
     r"""Return the content of the last box; None if there is none, or a very long one.
 
-    If the reference has several values and the last boxes have one each, as many of them are
+    If the reference has several values and the last boxes have one each, that many of them are
     joined: "$\boxed{2}$ or $\boxed{-3}$". Without a box, it is what `<answer>` tags hold.
     """
     wanted = _values_wanted(answer)

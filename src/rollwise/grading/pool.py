@@ -85,8 +85,8 @@ class WorkerPool:
         order = pickle.dumps(self._order)
         self._control, theirs = multiprocessing.Pipe()
         with theirs:
-            # A new process, for a copy of the trainer would hold its locks and its memory; in a
-            # process group of its own, for Ctrl-C is for the trainer to handle.
+            # A new process, because a copy of the trainer would hold its locks and memory; in its
+            # own process group, because the trainer handles Ctrl-C.
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _START.format(sys.path, theirs.fileno())],
                 stdin=subprocess.PIPE,
@@ -137,7 +137,7 @@ class WorkerPool:
         return None
 
     def _end(self, control: Connection, reason: str | None, code: int) -> None:
-        """Do the jobs of a supervisor that has ended again, once; else give them up."""
+        """Redo, once, the jobs of a supervisor that has ended; after that, give them up."""
         with self._lock:
             control.close()
             self._process = self._control = self._thread = None

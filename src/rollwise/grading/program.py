@@ -1,7 +1,7 @@
 """What runs inside a sandbox, as a script of its own: a response's program or a problem's tests.
 
 It reports what a response's program printed or returned, as plain data, and never a verdict, which
-the program could forge. That is compared outside, or by the tests in a sandbox of their own.
+the program could forge. These data are compared outside, or by the tests in a sandbox of their own.
 """
 
 import builtins
@@ -50,7 +50,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(data: Any) -> Any:
-    """Undo `encode`, else ValueError or TypeError; the result has built-in types alone."""
+    """Undo `encode`, or raise ValueError or TypeError; the result has only built-in types."""
     if not isinstance(data, list):
         return data
     kind, content = data

@@ -12,7 +12,7 @@ _TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 
 
 class Used(NamedTuple):
-    """What a process and its descendants took, those that ended too, and the memory they hold.
+    """What a process and its descendants took, even those that ended, and the memory they hold.
 
     It is active if a thread runs, or waits for a processor or a disk.
     """

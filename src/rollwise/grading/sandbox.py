@@ -1,4 +1,4 @@
-"""Where untrusted programs run: in bubblewrap, or, where the machine may be lost, in nothing."""
+"""Where untrusted programs run: in bubblewrap or, on a machine that may be lost, uncontained."""
 
 import itertools
 import os
@@ -55,7 +55,7 @@ def bubblewrap(script: str) -> Iterator["subprocess.Popen[bytes]"]:
             try:
                 yield process
             finally:
-                process.kill()  # with which all ends that runs inside
+                process.kill()  # which ends all that runs inside
 
 
 def options() -> list[str]:
@@ -68,7 +68,7 @@ def options() -> list[str]:
         options += ["--unshare-user"]
     parents = {str(parent) for path in _folders() for parent in Path(path).parents}
     for folder in sorted(parents | {"/etc"} - {"/"}):
-        options += ["--dir", folder]  # made by itself, bubblewrap lets in its owner alone
+        options += ["--dir", folder]  # one that bubblewrap makes itself admits only its owner
     for path in _folders():
         options += ["--ro-bind", path, path]
     for path in filter(os.path.islink, _SYSTEM):
@@ -81,7 +81,7 @@ def options() -> list[str]:
 
 @contextmanager
 def no_sandbox(script: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run a script as this user: it can read and delete what it can; limits do not bind root."""
+    """Run a script as this user: it can do what this user can; limits do not bind root."""
     with (
         tempfile.TemporaryDirectory(prefix="rollwise-", ignore_cleanup_errors=True) as folder,
         _popen([_EXECUTABLE, *_OPTIONS, script], folder) as process,
@@ -112,8 +112,8 @@ _OPTIONS = ("-I", "-S", "-B", "-c")
 
 
 def _python(script: str) -> list[str]:
-    """Return the command that runs a script, by another user than root."""
-    # The limit on processes counts a user's, and does not bind root: each sandbox has its own user.
+    """Return the command that runs a script, as a user other than root."""
+    # The limit on processes is per user, and does not bind root: each sandbox has its own user.
     if os.geteuid() == 0:
         user = 20000 + (os.getpid() * 1009 + next(_starts)) % 40000
         leave = f"os.setgroups([]); os.setgid({user}); os.setuid({user})"

@@ -20,9 +20,9 @@ class GraderInputs:
     Attributes:
         timeout: Seconds for one response.
         workers: Processes that grade; None takes one for each CPU, at most 16.
-        environment: The environment of `verifiers` that the data name, if any.
+        environment: The environment of `verifiers` that `data` names, if any.
         environment_arguments: What it is opened with.
-        folder: Where modules of the user's may lie, besides the current folder.
+        folder: Where the user's modules may be, besides the current folder.
     """
 
     timeout: float
@@ -33,11 +33,11 @@ class GraderInputs:
 
 
 def make_grader(section: Any, data: Any, folder: str | None = None) -> Grader:
-    """Open the grader that the section `grading` names; modules may lie in `folder`, too.
+    """Open the grader that the section `grading` names; modules may be in `folder` too.
 
     Raises:
         ConfigError: The user's function or environment cannot be found, or no sandbox works here.
-        PluginError: `open` of a class of one's own returned no grader.
+        PluginError: The `open` of a user's class returned no grader.
     """
     inputs = GraderInputs(
         section.timeout, section.workers, data.environment, data.environment_arguments, folder
@@ -56,8 +56,8 @@ class GraderSettings:
     """A grader to choose by `grading.type`: a frozen dataclass, whose fields are its settings.
 
     Attributes:
-        timeout: Seconds for one response, where `grading.timeout` does not say.
-        right_or_wrong: Rewards are 0 and 1, as a belief of pass rates needs them.
+        timeout: Seconds for one response, if `grading.timeout` is not given.
+        right_or_wrong: Whether rewards are only 0 and 1, which beliefs about pass rates need.
         instruction: What benchmarks add below each problem, so that the grader finds the answer.
     """
 
@@ -70,7 +70,7 @@ class GraderSettings:
         """Make the grader.
 
         Raises:
-            ConfigError: What it lacks.
+            ConfigError: It lacks something; the message says what.
         """
         raise NotImplementedError
 
@@ -105,7 +105,7 @@ class CodeSettings(GraderSettings):
     uncontained: bool = field(
         default=False,
         metadata={
-            "help": "Run responses' programs with nothing around them; they can do what you can."
+            "help": "Run responses' programs without a sandbox; they can do whatever you can."
         },
     )
 
@@ -143,7 +143,7 @@ class FunctionSettings(GraderSettings):
 class PluginGrader(FunctionSettings):
     """A class of your own: a dataclass with `grade(response, answer) -> float`.
 
-    An instance is made of `settings` in each worker process, where `grade` may hang or crash.
+    An instance is made from `settings` in each worker process, where `grade` may hang or crash.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)  # type: ignore[misc]

@@ -3,7 +3,7 @@
 Why no library does this: `pebble`, `loky` and `concurrent.futures` unpickle what a worker sends,
 and a hostile response may control that worker; only JSON is read here. The standard library's fork
 server gives every worker a pipe to the trainer's resource tracker (which deletes shared memory on
-request), runs the user's script again in each worker, and leaves workers that hang behind when the
+request), runs the user's script again in each worker, and leaves hanging workers behind when the
 trainer is killed.
 """
 
@@ -76,7 +76,7 @@ def main(control_number: int) -> None:
 
 
 def _loaded(load: Load, limits: Limits) -> Load:
-    """Load what grades now, for all workers."""
+    """Load the grading function now, for all workers."""
     signal.setitimer(signal.ITIMER_REAL, limits.start)  # ends this process
     try:
         function = load()
@@ -100,7 +100,7 @@ class Supervisor:
         _call_prctl(_SET_CHILD_SUBREAPER, 1)
 
     def run(self) -> None:
-        """Serve the trainer until it ends, which is an EOFError or ConnectionError."""
+        """Serve the trainer until it ends, which raises an EOFError or ConnectionError."""
         while True:
             self._hand_out()
             next_deadline = min((w.deadline for w in self._workers.values()), default=math.inf)
@@ -140,7 +140,7 @@ class Supervisor:
         ours, theirs = multiprocessing.Pipe()
         if pid := os.fork():
             theirs.close()
-            # Let no message that a worker only begins to send keep all others waiting.
+            # A message that a worker only begins to send must not keep all others waiting.
             with socket.socket(fileno=os.dup(ours.fileno())) as end:
                 patience = struct.pack("ll", int(PATIENCE), 0)
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
@@ -180,7 +180,7 @@ class Supervisor:
             self._lost_starts = 0
 
     def _lose(self, worker: _Worker) -> None:
-        """Take note that a worker died; one that was starting may have been killed, once."""
+        """Handle the death of a worker; one that was starting may have been killed, once."""
         code = self._end(worker)
         if not worker.is_ready:
             self._lost_starts += 1

@@ -2,8 +2,8 @@
 
 A limit on address space does not count memory that the kernel holds for a process: files in memory,
 System V's shared memory, large socket buffers, pages left in pipes, or a file system in memory that
-was mounted in a namespace of one's own. Programs have no use for these, so the calls that make
-them fail, as in Flatpak's filter. Doors to the kernel that often had flaws are closed with them.
+was mounted in a namespace of one's own. Programs have no use for these, so the calls that
+create them fail, as in Flatpak's filter; so do calls into parts of the kernel that often had flaws.
 """
 
 import errno
@@ -70,7 +70,7 @@ def filter_program() -> bytes | None:
     ]
     for numbers in _DENIED.values():
         steps += [(_EQUAL, 0, 1, numbers[i]), (_RETURN, 0, 0, denied)]
-    # A filter cannot read clone3's arguments; told that it is missing, C libraries take clone.
+    # A filter cannot read clone3's arguments; told that it is missing, C libraries use clone.
     steps += [(_EQUAL, 0, 1, _CLONE3[i]), (_RETURN, 0, 0, _FAIL | errno.ENOSYS)]
     steps += [
         *((_EQUAL, 0, 4, _CLONE[i]), (_LOAD, 0, 0, _FIRST_ARGUMENT)),

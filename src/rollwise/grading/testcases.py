@@ -54,7 +54,7 @@ class CallTests:
 
 @dataclass(frozen=True)
 class AssertTests:
-    """Statements that raise if a program is wrong, and the functions of it that they call."""
+    """Statements that raise if a program is wrong, and names of its functions that they call."""
 
     code: str
     functions: tuple[str, ...]
@@ -78,7 +78,7 @@ def read_tests(text: str) -> ProgramTests | CallTests | AssertTests:
 
     - `{"inputs": [...], "outputs": [...]}`: stdin and stdout, each a text or a list of lines;
     - the same with `"fn_name"`: an input is a list of arguments, or a text with one argument in
-      JSON a line; an output is a value, or a text with one in JSON;
+      JSON per line; an output is a value, or a text with one in JSON;
     - `{"assert_case": [...]}`, or the list alone: statements such as `assert add(1, 2) == 3`.
 
     Raises:
@@ -120,7 +120,7 @@ def _read_asserts(statements: str | list[str]) -> AssertTests:
     try:
         tables = [symtable.symtable(code, "tests", "exec")]
     except SyntaxError as error:
-        raise ValueError(f"tests are no Python: {error}") from None
+        raise ValueError(f"tests are not valid Python: {error}") from None
     for table in tables:
         tables += table.get_children()
     names = [name for table in tables for name in table.get_symbols() if name.is_global()]
@@ -157,7 +157,7 @@ def _same_word(first: str, second: str) -> bool:
 def value_of(data: Any) -> Any:
     """Return the value that `program.encode` wrote, as JSON has it; ValueError for a set.
 
-    Nothing is hashed but texts, since numbers can be forged to collide.
+    Only texts are hashed, since numbers can be forged to collide.
     """
     if not isinstance(data, list):
         return data

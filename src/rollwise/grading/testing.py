@@ -23,7 +23,7 @@ import pytest
 from rollwise.grading.grader import Grader
 
 PATIENCE = 120.0
-"""Seconds for a reward to come; only what is broken takes as long."""
+"""Seconds for a reward to come; only a broken grader takes that long."""
 
 HOSTILE = (
     "",
@@ -91,7 +91,7 @@ class GraderContract:
                         method(responses, answers)
 
     def test_a_hostile_response_gets_a_finite_reward_and_costs_no_other(self) -> None:
-        """Each may be a failure, and is one at most once."""
+        """Each may be a failure, and is counted at most once."""
         response, answer = self.correct
         with self.make() as grader:
             rewards = grader.grade(

@@ -30,10 +30,10 @@ class WorkerGrader(Grader):
         load: Makes the function, in each worker, before any response's time begins; picklable.
         limits: For one response.
         workers: Processes; None means one for each CPU, at most `MAX_WORKERS`.
-        shared: Load once for all workers; only for what starts no threads.
+        shared: Load once for all workers; only if `load` starts no threads.
 
     Raises:
-        ValueError: Less than one worker.
+        ValueError: Fewer than one worker.
     """
 
     def __init__(

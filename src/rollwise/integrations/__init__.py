@@ -1,1 +1,1 @@
-"""Trainers that people already have; each is imported only where it is used."""
+"""Support for existing trainers; each is imported only where it is used."""

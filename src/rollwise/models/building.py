@@ -30,7 +30,7 @@ from rollwise.tasks import Problem
 Config = TrainConfig | EvaluateConfig | PrepareConfig
 
 C = TypeVar("C", bound=Config)
-"""Whose settings parts are made from."""
+"""The configuration that parts are made from."""
 
 
 class Model(Protocol):
@@ -50,7 +50,7 @@ class Model(Protocol):
 
 
 class SavedModel:
-    """A model that is not trained; only its description where the engine loads it itself."""
+    """A model that is not trained; only its description if the engine loads the model itself."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -135,7 +135,7 @@ class Parts(Generic[C]):
         return engine
 
     def _playing(self, engine: Engine) -> EpisodeEngine:
-        """Let draws be episodes, whose turns an engine draws and the chat template joins."""
+        """Play draws as episodes, whose turns an engine draws and the chat template joins."""
         config, tokenizer = self.config, self.model.tokenizer
         environment: EpisodeEnvironment = config.episode.make()
         limits = EpisodeLimits(

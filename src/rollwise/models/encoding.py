@@ -15,7 +15,7 @@ class EncodedPrompts:
     Attributes:
         problems: Those kept, in the order given.
         token_ids: Their prompts, key -> token ids.
-        too_long: How many were dropped: a problem that is cut off has another answer.
+        too_long: How many were dropped, not cut: a shortened problem has another answer.
         limit: The most tokens of a prompt that was kept.
     """
 
@@ -34,7 +34,7 @@ def encode_prompts(
 ) -> EncodedPrompts:
     """Encode each problem; drop those whose prompt is too long, or leaves no room for a response.
 
-    With a chat template, that renders the conversation and opens the answer. Without one (a base
+    A chat template, if any, renders the conversation and opens the answer. Without one (a base
     model), the contents are joined by newlines and encoded as plain text, with the special tokens
     that the tokenizer puts around any text.
 
@@ -46,7 +46,7 @@ def encode_prompts(
         context: The most tokens of both that the model takes; None if unknown.
 
     Raises:
-        DataError: No problem given, or one with half of a character.
+        DataError: No problem is given, or one has half of a surrogate pair.
         ConfigError: No prompt fits.
         ModelError: The chat template fails.
     """
@@ -78,7 +78,7 @@ def encode_conversation(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -
     if half := half_of_a_pair(text):
         raise DataError(
             f"the prompt {text[:80]!r} cannot be encoded: {half} is half of a surrogate "
-            "pair, which is no character"
+            "pair, which is not a character"
         )
     if getattr(tokenizer, "chat_template", None) is None:
         return list(tokenizer.encode(text))
@@ -88,20 +88,20 @@ def encode_conversation(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -
 def turn_encoder(
     tokenizer: Any, end_tokens: Collection[int], roles: Sequence[str] = ("user",)
 ) -> Callable[[str | Sequence[Mapping[str, str]]], list[int]]:
-    """Make what encodes an environment's words, to follow a turn of the model.
+    """Make a function that encodes what an environment says after a turn of the model.
 
-    With a chat template, a text is a message of the user, and what follows the model's end token is
+    With a chat template, a text becomes a user message, and what follows the model's end token is
     taken from the template. Without a template, a text is encoded as it is.
 
     Args:
         tokenizer: Of transformers.
         end_tokens: Token ids that end a turn of the model.
-        roles: Of the messages that the environment will say; each is tried.
+        roles: Roles of the messages that the environment may say; each is tried.
 
     Raises:
         ModelError: The template refuses a message of one of the roles after the model's turn, or
-            renders that turn otherwise once more follows; so does the encoder. The template may
-            leave something out of it, as Qwen3's does with empty thoughts.
+            renders that turn differently once more follows; the encoder raises it too. The template
+            may leave something out of that turn, as Qwen3's does with empty thoughts.
     """
     if getattr(tokenizer, "chat_template", None) is None:
 
@@ -121,7 +121,7 @@ def turn_encoder(
         again = _up_to_end(whole, end_tokens, turns) if turns else whole[: len(common)]
         if not _is_cut_from(shown, again):
             raise ModelError(
-                "model.path: the model's chat template renders a conversation otherwise once a "
+                "model.path: the model's chat template renders a conversation differently once a "
                 f"message of the role {messages[0]['role']!r} follows, so that turns cannot be "
                 "appended to it: take a model whose template leaves what was said as it is, or "
                 "change the file chat_template.jinja"
@@ -134,13 +134,13 @@ def turn_encoder(
 
 
 def _up_to_end(ids: list[int], end_tokens: Collection[int], number: int) -> list[int]:
-    """Cut a conversation behind its `number`-th end token; it stays whole if it has fewer."""
+    """Cut a conversation after its `number`-th end token; it stays whole if it has fewer."""
     ends = [place for place, token in enumerate(ids) if token in end_tokens]
     return ids[: ends[number - 1] + 1] if 0 < number <= len(ends) else ids
 
 
 def _is_cut_from(whole: list[int], part: list[int]) -> bool:
-    """Say whether `part` is `whole`, or that without one piece in the middle of it."""
+    """Say whether `part` is `whole`, or `whole` without one piece in its middle."""
     same = 0
     while same < min(len(whole), len(part)) and whole[same] == part[same]:
         same += 1

@@ -25,7 +25,7 @@ from rollwise.config.model import looks_local
 from rollwise.errors import ModelError, is_out_of_memory, one_line
 
 _SAID_BY_FILE = ("TokenizersBackend", "PreTrainedTokenizerFast")
-"""A tokenizer that names one of these as its class is what its `tokenizer.json` says."""
+"""A tokenizer that names one of these as its class is defined by its `tokenizer.json`."""
 
 
 NEEDED = "a folder needs config.json, safetensors weights and tokenizer files"
@@ -47,7 +47,7 @@ def pick_device(name: str) -> torch.device:
 def load_model(
     settings: ModelSettings, checkpoint: Path | None = None
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load a model to be trained, in float32 or under adapters in `frozen_dtype`; its tokenizer.
+    """Load a model to train, in float32 or, under adapters, `frozen_dtype`; and its tokenizer.
 
     Weights come from safetensors only, and no code that a model brings along is run.
 
@@ -85,7 +85,7 @@ def model_path(name: str) -> str:
 
 @torch.no_grad()
 def merged_weights(model: PreTrainedModel) -> Mapping[str, torch.Tensor]:
-    """Return the weights by the names that the model's own files have, adapters merged in.
+    """Return the weights under the names in the model's own files, adapters merged in.
 
     The model itself stays as it is. Merged weights are copies in the machine's memory, in the
     precision of the weights under the adapters; the others are the model's own tensors.
@@ -153,7 +153,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
     tokenizer: PreTrainedTokenizerBase = from_pretrained(AutoTokenizer, path)
     settings = get_tokenizer_config(path, local_files_only=not _may_ask_hub(path))
     if settings.get("tokenizer_class") in _SAID_BY_FILE:
-        # For some models (Qwen2 is one) transformers 5 puts the model's usual one in its place.
+        # For some models (Qwen2 is one) transformers 5 loads the model's usual one instead.
         tokenizer = from_pretrained(PreTrainedTokenizerFast, path)
     # Where there are no files, transformers makes a tokenizer of special tokens alone.
     if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
@@ -174,11 +174,11 @@ def from_pretrained(kind: Any, path: str, **options: Any) -> Any:
         return kind.from_pretrained(
             path, trust_remote_code=False, local_files_only=not asks, **options
         )
-    except Exception as error:  # its files may say anything, and so may the library of them
+    except Exception as error:  # its files may hold anything, and the library may raise anything
         if is_out_of_memory(error):
             raise
         place = "on the hub under the name" if asks else "from the hub's cache under the name"
-        hint = "is the name right, and may you read it?"
+        hint = "check the name, and that you have access"
         if is_local:
             place = "in the folder"
             hint = NEEDED
@@ -191,13 +191,13 @@ def from_pretrained(kind: Any, path: str, **options: Any) -> Any:
 
 
 def _may_ask_hub(path: str) -> bool:
-    """Say whether a name may be looked up on the hub; else what is not here is said at once."""
+    """Say whether a name may be looked up on the hub; if not, what is missing is said at once."""
     return not looks_local(path) and _reaches_hub()
 
 
 @functools.cache
 def _reaches_hub() -> bool:
-    """Ask once; the hub's own library repeats the question of each file for half a minute."""
+    """Ask once; the hub's own library would retry for half a minute for each file."""
     try:
         huggingface_hub.get_session().head(huggingface_hub.constants.ENDPOINT, timeout=10)
     except Exception:  # of whichever client that library has, or because HF_HUB_OFFLINE forbids it

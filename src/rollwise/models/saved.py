@@ -1,4 +1,4 @@
-"""Models that are already on the disk: those of a run, and adapters with the model they are for."""
+"""Models already on disk: those of a run, and adapters with the model they are for."""
 
 import json
 import re
@@ -44,8 +44,8 @@ def find_model(path: str) -> str:
         found = list_checkpoints(folder / "checkpoints")
         if not found:
             raise ModelError(
-                f"model.path: the run in {path} has no checkpoint yet (one of verl must be merged "
-                "into a model: docs/verl.md)"
+                f"model.path: the run in {path} has no checkpoint yet (a verl checkpoint must be "
+                "merged into a model: docs/verl.md)"
             )
         folder = found[-1]
     for model in (folder / "model", folder):
@@ -72,7 +72,7 @@ def describe_saved(source: ModelSource) -> tuple[Any, PreTrainedTokenizerBase]:
 
     Raises:
         ConfigError: The folder holds adapters, which such an engine cannot load.
-        ModelError: There is no tokenizer, or a file says what cannot be or is damaged.
+        ModelError: There is no tokenizer, or a file is invalid or damaged.
     """
     _check(source.path)
     path = model_path(source.path)

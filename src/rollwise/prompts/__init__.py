@@ -20,7 +20,7 @@ PROMPT_SAMPLERS: dict[str, type] = {
     "posterior": Posterior,
     "worth": Worth,
 }
-"""What `prompts.type` may name. One is made as `Class(keys, batch_size, seed, **settings)`."""
+"""Samplers for `prompts.type`; each is made as `Class(keys, batch_size, seed, **settings)`."""
 
 __all__ = [
     "CDAS",

@@ -22,7 +22,7 @@ class CDAS(FixedSetSampler):
     Each prompt has a difficulty D, the model a competence C. Half of a batch are the prompts
     nearest to C with D > C, half those with D ≤ C; a side that is short is filled from the other.
     With `form="calibrated"` the middle is C − logit(target). Given another belief, it takes those
-    just below and just above the expected pass rate `target`.
+    whose expected pass rates are just below and just above `target`.
 
     **Warm-up.** The first epochs are shuffled, so that each prompt is seen before difficulties
     count. A prompt that already has as many visits as epochs have begun is skipped, whatever chose
@@ -47,7 +47,7 @@ class CDAS(FixedSetSampler):
         if self.target != 0.5 and self.form != "calibrated" and self.belief is None:
             raise ValueError(
                 f"target is a setting of the form 'calibrated', got {self.target} with the form "
-                f"{self.form!r}, whose difficulties are no logits"
+                f"{self.form!r}, whose difficulties are not logits"
             )
         super().__post_init__()
         total = len(self.keys)
@@ -59,13 +59,13 @@ class CDAS(FixedSetSampler):
 
     @property
     def difficulty(self) -> NDArray[np.float64]:
-        """D of each prompt, shape (P,), in key order, a copy; of the belief `Ratings` alone."""
+        """D of each prompt, shape (P,), in key order, a copy; only with the belief `Ratings`."""
         found: NDArray[np.float64] = self.belief.difficulty  # type: ignore[attr-defined]
         return found
 
     @property
     def competence(self) -> float:
-        """C; of the belief `Ratings` alone."""
+        """C; only with the belief `Ratings`."""
         return float(self.belief.competence)  # type: ignore[attr-defined]
 
     def choose(self, count: int, exclude: Mask | None) -> Indices:

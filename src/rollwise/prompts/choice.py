@@ -29,8 +29,8 @@ def nearest_on_both_sides(
 ) -> Indices:
     """Find the indices, ascending, of the nearest values to `centre`, half of them above it.
 
-    CDAS's symmetric choice (arXiv 2505.17652): if one side is short, the other fills up. Of an odd
-    count the larger part is at or below. Equal values are taken in the order of their indices.
+    CDAS's symmetric choice (arXiv 2505.17652): if one side is short, the other fills up. With an
+    odd count, the larger part is at or below `centre`. Equal values are taken by index.
     """
     above = values > centre
     higher = smallest(np.where(above, values, np.inf), count, exclude)

@@ -1,4 +1,4 @@
-"""Shuffled epochs: every prompt once before any repeats; of all, or later of the hard ones."""
+"""Shuffled epochs: every prompt once before any repeats; of all, or later only the hard ones."""
 
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass
@@ -13,7 +13,7 @@ from rollwise.sampling.checks import finite_at_least, setting
 
 
 class Epochs(Kept):
-    """Walks through 0 to `total` − 1 in an order that seed and epoch shuffle.
+    """Walks through 0 to `total` − 1 in an order shuffled by seed and epoch.
 
     Attributes:
         epoch: The number of this epoch, from 0.
@@ -93,7 +93,7 @@ class Uniform(CountingSampler):
         return self._walk.take(count, exclude)
 
     def metrics(self) -> dict[str, float]:
-        """Return the epochs that are done, parts of one included, and the share of prompts seen."""
+        """Return the number of epochs done, fractions included, and the share of prompts seen."""
         return {"epoch": self._walk.progress, **super().metrics()}
 
 
@@ -106,8 +106,8 @@ class Curriculum(CountingSampler):
 
     Args:
         keys: The prompts, each once.
-        batch_size: Prompts a step, at most as many as are hard.
-        seed: Of the shuffling.
+        batch_size: Prompts per step, at most as many as are hard.
+        seed: The seed of the shuffling.
         levels: The labelled level of each prompt, shape (P,), in key order; None is never hard.
 
     Raises:

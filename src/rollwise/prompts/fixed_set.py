@@ -42,11 +42,11 @@ class FixedSetSampler(Kept, PromptSampler):
 
     Args:
         keys: The prompts, each once (strings or integers; NumPy's integers become Python's).
-        batch_size: Prompts a step, at most as many as there are.
-        seed: With the number of asks it makes the random numbers, so that a sampler that resumes
-            from a state continues as it would have.
+        batch_size: Prompts per step, at most as many as there are.
+        seed: With the number of asks it determines the random numbers, so that a sampler that
+            resumes from a state continues as it would have.
         belief: What is known of pass rates; the sampler updates it. By default one of its own.
-        visits: Ask for a prompt until it was told so often; once all were, batches are empty.
+        visits: Ask for a prompt until it was told this often; once all were, batches are empty.
 
     Attributes:
         belief_kind: The class of its own belief.
@@ -55,8 +55,8 @@ class FixedSetSampler(Kept, PromptSampler):
 
     Raises:
         TypeError: A key that is neither a string nor an integer.
-        ValueError: A key twice, a batch larger than the set, `visits` below 1, or a belief of
-            another number of prompts.
+        ValueError: A key twice, a batch larger than the set, `visits` below 1, or a belief for a
+            different number of prompts.
     """
 
     belief_kind: ClassVar[type[Belief]] = DecayedBeta
@@ -84,7 +84,7 @@ class FixedSetSampler(Kept, PromptSampler):
         self.belief = self.make_belief() if self.belief is None else self.belief
         if self.belief.total != len(self.keys):
             raise ValueError(
-                f"belief must be of as many prompts as there are ({len(self.keys)}), "
+                f"belief must cover as many prompts as there are ({len(self.keys)}), "
                 f"got one of {self.belief.total}"
             )
 
@@ -92,7 +92,7 @@ class FixedSetSampler(Kept, PromptSampler):
         count = self.batch_size if count is None else count
         at_least("count", count, 1)
         total = len(self.keys)
-        done = np.flatnonzero(self._visited >= (self.visits or 1))  # of none without a limit
+        done = np.flatnonzero(self._visited >= (self.visits or 1))  # empty without a limit
         indices = array_from(
             self,
             "choose",
@@ -146,16 +146,17 @@ class FixedSetSampler(Kept, PromptSampler):
     def load_state_dict(self, state: State) -> None:
         own, kind = type(self).__name__, str(state.get("sampler", ""))
         if kind not in ("", own):
-            raise ValueError(f"the state is of the sampler {kind}, this one is {own}")
+            raise ValueError(f"the state was saved by the sampler {kind}, this one is {own}")
         if (found := str(state.get("fingerprint", self.fingerprint))) != self.fingerprint:
             raise ValueError(
-                f"the state is of {state.get('prompts')} prompts, this one has {len(self.keys)}: "
-                f"other ones, or in another order (fingerprints {found}, {self.fingerprint})"
+                f"the state was saved for {state.get('prompts')} prompts, this one has "
+                f"{len(self.keys)}: other ones, or in another order (fingerprints {found}, "
+                f"{self.fingerprint})"
             )
         values = values_in(self, ("asks", *self._counted, *self.kept), state)
         own, kind = type(self.belief).__name__, str(from_state(state, "belief"))
         if kind != own:
-            raise ValueError(f"the state is of the belief {kind}, this one is {own}")
+            raise ValueError(f"the state was saved by the belief {kind}, this one is {own}")
         self.belief.load_state_dict(part_of_state(state, "belief"))
         set_values(values)
 
@@ -172,13 +173,13 @@ class FixedSetSampler(Kept, PromptSampler):
         self.belief.learn(indices, correct, drawn)
 
     def rng(self) -> np.random.Generator:
-        """Return the random numbers of this ask."""
+        """Return the random number generator of this ask."""
         return np.random.default_rng((self.seed, self.asks))
 
 
 @dataclass(eq=False, kw_only=True)
 class CountingSampler(FixedSetSampler):
-    """A sampler that, given no other belief, believes a `DecayedBeta` of its own `decay`."""
+    """A sampler whose default belief is a `DecayedBeta` with its own `decay`."""
 
     decay: float = setting(0.5, DECAY_HELP)
 

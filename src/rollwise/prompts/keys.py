@@ -1,4 +1,4 @@
-"""Prompts by their keys: where each stands in the order of a fixed set, and what `tell` says."""
+"""Prompts by their keys: the position of each in a fixed set, and the counts given to `tell`."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ def number(keys: Iterable[Key]) -> dict[Key, int]:
     for given in keys:
         key = as_key(given)
         if key in indices:
-            raise ValueError(f"keys must be different, got {key!r} twice")
+            raise ValueError(f"keys must be unique, got {key!r} twice")
         indices[key] = len(indices)
     return indices
 
@@ -35,7 +35,7 @@ def indices_of(index: Mapping[Key, int], keys: Iterable[Key]) -> Indices:
         raise ValueError(f"not among the {len(index)} prompts of this sampler: {unknown!r}")
     if len(set(found)) < len(found):
         twice = next(key for i, key in enumerate(keys) if found[i] in found[:i])
-        raise ValueError(f"each prompt may come once, got key {twice!r} twice")
+        raise ValueError(f"each prompt may be given once, got key {twice!r} twice")
     return np.array(found, dtype=np.int64)
 
 

@@ -16,8 +16,8 @@ class Posterior(CountingSampler):
     """Thompson sampling on a posterior of each pass rate (MoPPS, arXiv 2507.04632).
 
     At each step a pass rate θ is drawn for every prompt from the Beta distribution of its belief,
-    and the prompts with the smallest (θ − target)² are taken, so that one of which little is known
-    comes now and then. The belief is `DecayedBeta`, as published, or any other. With `exploration`
+    and the prompts with the smallest (θ − target)² are taken, so that little-known prompts come
+    now and then. The belief is `DecayedBeta`, as published, or any other. With `exploration`
     (ours) a share of the batch is random, so that training never narrows to the same prompts.
     """
 

@@ -16,7 +16,7 @@ class PromptSampler(ABC):
 
     Training uses these methods and no others. Write `ask` and `tell`; the rest have defaults that
     know nothing. A sampler that a settings file chooses is made as `Class(keys, batch_size, seed,
-    **settings)`; `FixedSetSampler` brings that constructor, checks and a state.
+    **settings)`; `FixedSetSampler` provides that constructor, checks and a state.
 
     Example:
         >>> class InOrder(PromptSampler):
@@ -55,7 +55,7 @@ class PromptSampler(ABC):
 
     @property
     def exhausted(self) -> bool:
-        """Whether no prompt is ever asked again, so that training ends; by default never."""
+        """Whether no prompt is left to ask for, so that training ends; by default never."""
         return False
 
     def state_dict(self) -> State:
@@ -73,7 +73,7 @@ class PromptSampler(ABC):
         refuse_or_warn(type(self).__name__, state)
 
     def metrics(self) -> dict[str, float]:
-        """Return figures worth a plot, the same names each time; by default none."""
+        """Return figures worth plotting, the same names each time; by default none."""
         return {}
 
     def expected_pass_rates(self, keys: Sequence[Key]) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@
         def make(self, keys, batch_size, seed=0):
             return MySampler(keys, batch_size, seed)
 
-A sampler that passes can be trained with. What is optional (a state, beliefs) is tested where it is
+Training can use a sampler that passes. What is optional (a state, beliefs) is tested where it is
 overridden. The tests import no test framework: any runner of methods named `test_...` will do.
 """
 
@@ -45,7 +45,7 @@ class PromptSamplerContract:
     """Tests of what training asks of any sampler; a subclass says how one is made."""
 
     steps = 25
-    """Steps that a sampler is played: with batches of 4 of 40 prompts, two epochs and more."""
+    """Steps to play a sampler for: with batches of 4 of 40 prompts, more than two epochs."""
 
     def make(self, keys: Sequence[Key], batch_size: int, seed: int = 0) -> PromptSampler:
         """Make a new sampler over `keys`."""
@@ -59,7 +59,7 @@ class PromptSamplerContract:
                     assert len(batch) == size, f"{name}: {batch}"
                     assert len(set(batch)) == size, f"{name}: a prompt twice in {batch}"
                     wrong = [key for key in batch if type(key) is not kinds.get(key)]
-                    assert not wrong, f"{name}: {wrong} are no keys"
+                    assert not wrong, f"{name}: {wrong} are not keys"
 
     def test_a_batch_may_be_the_whole_set(self) -> None:
         for keys in (STRINGS, ["only"]):
@@ -117,10 +117,10 @@ class PromptSamplerContract:
                 other.load_state_dict(through_files(state))
                 assert_same(state, other.state_dict())
                 batches = play(sampler, 15, seed=1)
-                assert play(other, 15, seed=1) == batches, f"a new sampler goes on apart: {hint}"
+                assert play(other, 15, seed=1) == batches, f"a new sampler diverges: {hint}"
                 assert_same(sampler.state_dict(), other.state_dict())
                 sampler.load_state_dict(state)
-                assert play(sampler, 15, seed=1) == batches, f"taken back, it goes apart: {hint}"
+                assert play(sampler, 15, seed=1) == batches, f"taken back, it diverges: {hint}"
                 assert_same(state, kept)
 
     def test_forecasts_where_there_are_any(self) -> None:

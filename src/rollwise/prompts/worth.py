@@ -29,7 +29,7 @@ class Worth(FixedSetSampler):
     the probability is spread evenly, so that every belief is renewed now and then.
 
     A batch is drawn without replacement. Prompts that are chosen more often also count more: they
-    are not weighted down in return.
+    are not weighted down to compensate.
     """
 
     belief_kind: ClassVar[type[Belief]] = LogitKalman
@@ -45,7 +45,7 @@ class Worth(FixedSetSampler):
         one_of("objective", self.objective, tuple(FUNCTIONS))
         finite_at_least("power", self.power, 0)
         if not 0 < self.exploration <= 1:
-            raise ValueError(f"exploration must lie above 0, at most 1, got {self.exploration}")
+            raise ValueError(f"exploration must be above 0, at most 1, got {self.exploration}")
 
     def worth(self, indices: Indices | slice) -> NDArray[np.float64]:
         """Return (f′(p)²·p(1 − p))^power, shape (P,); p = ½ where nothing is expected."""

@@ -1,4 +1,4 @@
-"""What does not change once a command is done: its checksums, and what they are good for."""
+"""What does not change once a command is done: its checksums, and checks against them."""
 
 from rollwise.errors import RunError
 from rollwise.files import CHECKSUMS, damaged_files, write_checksums
@@ -20,12 +20,12 @@ def seal(folder: RunFolder) -> None:
 def unseal(folder: RunFolder) -> None:
     """Remove `checksums.txt`, because something is going to change; refuse what has changed since.
 
-    A file that is missing is made again.
+    A missing file is created again.
     """
     if changed := [name for name in damaged(folder) if (folder.path / name).exists()]:
         raise RunError(
             f"{folder.path} is damaged: {', '.join(changed)} is not what was written there; put it "
-            "back, or remove it to have it made again"
+            "back, or delete it to have it recreated"
         )
     (folder.path / CHECKSUMS).unlink(missing_ok=True)
 

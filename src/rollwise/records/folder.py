@@ -23,7 +23,7 @@ VERSIONS_OF = ("rollwise", "torch", "transformers", "numpy", "safetensors", "mat
 """Packages whose versions a run's settings record."""
 
 QUESTION_CHARACTERS = 200
-"""So much of a question is in `visits/`."""
+"""The most characters of a question in `visits/`."""
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class RunFolder:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing is there, or only what a command leaves that is killed at its start."""
+        """Whether nothing is there, or only what a command that is killed at its start leaves."""
         if not self.path.exists():
             return True
         leftovers = {LOCK, ".config.json.partial"}
@@ -109,7 +109,7 @@ class RunFolder:
     ) -> None:
         """Write `config.json`: all settings, versions, and when and where a run started.
 
-        `started` is what `describe_start` returned; by default what is recorded of it stays.
+        `started` is what `describe_start` returned; by default the recorded one stays.
         """
         if started is None and self.has_config:
             started = self.read_started()
@@ -126,7 +126,7 @@ class RunFolder:
         """Read the settings."""
         recorded: Any = self._read_json("config.json")
         if not isinstance(recorded, dict) or not isinstance(recorded.get("config"), dict):
-            raise RunError(f"there is no run in {self.path}: its config.json is not of one")
+            raise RunError(f"there is no run in {self.path}: its config.json is not a run's")
         config: dict[str, Any] = recorded["config"]
         return config
 
@@ -139,7 +139,7 @@ class RunFolder:
         return dict(self._read_json("config.json").get("started", {}))
 
     def log(self, metrics: Row) -> None:
-        """Append a line to `metrics.jsonl`, to the disk at once; NaN and infinity become null."""
+        """Append a line to `metrics.jsonl`, synced to disk; NaN and infinity become null."""
         try:
             with self._metrics.open("a", encoding="utf-8") as file:
                 file.write(metrics_line(metrics))
@@ -165,7 +165,7 @@ class RunFolder:
             raise RunError(f"{path} holds no metrics")
         for number, row in enumerate(rows, 1):
             if not isinstance(row.get("step"), int):
-                raise RunError(f"{path}, line {number}, is broken: it has no number of a `step`")
+                raise RunError(f"{path}, line {number}, is broken: it has no integer `step`")
         return rows
 
     def keep_samples(self, rows: Iterable[Row]) -> None:
@@ -173,7 +173,7 @@ class RunFolder:
         self._samples.keep(rows)
 
     def keep_visit(self, step: int, row: Row, question: str) -> None:
-        """Add what a step found of a prompt to `visits/`, as `keep_samples` adds responses."""
+        """Add what a step found about a prompt to `visits/`, as `keep_samples` adds responses."""
         short = question[:QUESTION_CHARACTERS]
         self._visits.keep([{"step": step, **row, "question": short}])
 
@@ -206,7 +206,7 @@ class RunFolder:
 
     @property
     def missing_parts(self) -> list[str]:
-        """The files of `samples/` and `visits/` that there must have been."""
+        """The files of `samples/` and `visits/` that must have existed."""
         kinds = self._samples, self._visits
         return [f"{kind.folder.name}/{name}" for kind in kinds for name in kind.missing]
 
@@ -216,19 +216,19 @@ class RunFolder:
         return [self._metrics, self.path / "config.json"]
 
     def complete_metrics(self, step: int, saved: Path) -> None:
-        """Take the metrics up to `step` from the copy in its checkpoint, if they are not as in it.
+        """Take the metrics up to `step` from the copy in its checkpoint, if they differ from it.
 
         An evaluation may have been added to the last of them since.
         """
         kept = read_lines(saved)
         try:
             *before, last = (line for line in self.read_metrics() if line["step"] <= step)
-        except (RunError, ValueError):  # of nothing there is no last one
+        except (RunError, ValueError):  # ValueError: there is no last line
             before, last = [], {}
         if before == kept[:-1] and (last == kept[-1] or "heldout" in last.keys() - kept[-1]):
             return
         write_text(self._metrics, saved.read_text(encoding="utf-8"))
-        log.warning("%s was not complete: it is taken from the checkpoint", self._metrics)
+        log.warning("%s was incomplete: it is restored from the checkpoint", self._metrics)
 
     def discard_after(self, step: int) -> None:
         """Remove what was written after `step`, to resume from its checkpoint."""

@@ -9,15 +9,15 @@ from rollwise.files import written_whole
 from rollwise.records.metrics import Row
 
 ROWS = 1024
-"""A file of responses with at least so many is full."""
+"""A file with at least this many responses is full."""
 
 
 class StepFiles:
     """Rows of the steps of a run, in the files `part-00000.parquet` and so on of a folder.
 
-    What is added takes memory and time for the newest file alone, however long the run is. A file
-    with at least so many `rows` is full; so many are kept in memory at most. One that is broken, or
-    cannot be written, is a `RunError`.
+    Adding rows takes memory and time only for the newest file, however long the run is. A file with
+    at least `rows` rows is full; at most that many are kept in memory. A file that is broken, or
+    cannot be written, raises a `RunError`.
     """
 
     def __init__(self, folder: Path, rows: int) -> None:
@@ -31,7 +31,7 @@ class StepFiles:
 
     @property
     def missing(self) -> list[str]:
-        """The names of files that there must have been, because there are later ones."""
+        """The names of files that must have existed, because there are later ones."""
         there = {path.name for path in self.paths}
         count = _number(self.paths[-1]) if there else 0
         return [name for name in map(_name, range(count)) if name not in there]
@@ -59,7 +59,7 @@ class StepFiles:
         self._kept.clear()
 
     def read(self, newest: int | None = None) -> Any:
-        """Read what is written, or at least so many of the newest rows, as an Arrow table."""
+        """Read what is written, or at least this many of the newest rows, as an Arrow table."""
         import pyarrow as pa
 
         tables: list[Any] = []
@@ -88,7 +88,7 @@ class StepFiles:
         for path in reversed(self.paths):
             table = read_part(path)
             if "step" not in table.column_names:
-                raise RunError(f"{path} has no column `step`: it is not of a run")
+                raise RunError(f"{path} has no column `step`: it is not a run's")
             left = table.filter(pc.field("step") <= step)
             if left.num_rows == table.num_rows > 0:
                 return
@@ -108,7 +108,7 @@ def _number(path: Path) -> int:
 
 
 def _with_numbers(table: Any) -> Any:
-    """Have columns that hold nothing, such as advantages where no group teaches, be of numbers.
+    """Turn empty columns, such as advantages where no group teaches, into columns of numbers.
 
     So the files have the same columns, and `pyarrow.parquet.read_table` reads the whole folder.
     """
@@ -130,7 +130,7 @@ def write_part(path: Path, table: Any) -> None:
 
 
 def read_part(
-    path: Path, columns: Sequence[str] | None = None, remedy: str = "go on without them"
+    path: Path, columns: Sequence[str] | None = None, remedy: str = "continue without them"
 ) -> Any:
     """Read columns of a file, by default all; a `RunError` if it is broken, with the `remedy`."""
     import pyarrow as pa
@@ -139,7 +139,7 @@ def read_part(
     try:
         checked: dict[str, Any] = {"partitioning": None, "page_checksum_verification": True}
         table = pq.read_table(path, columns=columns and list(columns), **checked)
-        table.schema.names  # what is no UTF-8 is found only where it is decoded  # noqa: B018
+        table.schema.names  # invalid UTF-8 is found only when it is decoded  # noqa: B018
         table.validate(full=True)
         return table
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:

@@ -1,4 +1,4 @@
-"""Recorded settings, beside those that a run is resumed with."""
+"""Recorded settings, compared with those that a run is resumed with."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The state of a prompt sampler as files, of which nothing is pickled."""
+"""The state of a prompt sampler in files, without pickling."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Metrics sent to TensorBoard, Weights & Biases and others while a run goes on."""
+"""Metrics sent to TensorBoard, Weights & Biases and others during a run."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path

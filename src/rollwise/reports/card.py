@@ -16,7 +16,7 @@ STAGES = {
     "missing_answers": "no answer",
     "duplicates": "duplicate",
     "near_duplicates": "near duplicate",
-    "refuted_solutions": "its solution does not come to its answer",
+    "refuted_solutions": "its solution does not give its answer",
     "too_long": "prompt too long",
     "undrawn": "no response could be drawn",
     "out_of_range": "pass rate out of range",

@@ -60,7 +60,7 @@ def chart(name: str, lines: Sequence[dict[str, Any]], grid: str = "steps", **oth
 
 @cache
 def described(what: str = "charts") -> dict[str, dict[str, Any]]:
-    """Return what `parts/charts.toml` says of the charts of a run, or such a file of others."""
+    """Return the contents of `parts/charts.toml`, or of another such file."""
     file = files("rollwise.reports") / f"parts/{what}.toml"
     return tomllib.loads(file.read_text("utf-8"))
 
@@ -73,7 +73,7 @@ def evenly(count: int, wanted: int) -> list[int]:
 
 
 def moving_mean(values_S: Floats, width: int) -> Floats:
-    """Average over the last `width` values, or as many as there are; NaN counts for nothing."""
+    """Average over the last `width` values, or as many as there are; NaN is ignored."""
     known = ~np.isnan(values_S)
     sums = np.cumsum(np.where(known, values_S, 0.0))
     counts = np.cumsum(known).astype(float)

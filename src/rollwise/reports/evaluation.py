@@ -16,14 +16,14 @@ from rollwise.statistics import ProblemResult, steps_of_k
 from rollwise.tasks import Problem
 
 FEWEST_CHARACTERS = 200
-"""So much of a problem's first response is shown at least, and at most of an answer."""
+"""The fewest characters shown of a problem's first response, and the most of an answer."""
 
 
 @dataclass(frozen=True)
 class Answered:
     """A problem of an evaluation, its responses as they are recorded, and how they were graded.
 
-    `baseline` is the pass rate of the model that is compared with; None if it was not asked.
+    `baseline` is the pass rate of the baseline's model; None if it was not asked.
     """
 
     benchmark: str
@@ -40,7 +40,7 @@ def write_evaluation_report(
     tables: Sequence[PlainTable],
     answered: Sequence[Answered],
 ) -> Path:
-    """Write `report.html` into the folder of an evaluation: one page that needs nothing beside it.
+    """Write `report.html` into the folder of an evaluation: one self-contained page.
 
     `tables` are those of the terminal; responses are shown as text, never as markup. Raises
     `RunError` if it cannot be written.

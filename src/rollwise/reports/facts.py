@@ -9,7 +9,7 @@ Settings = Mapping[str, Any]
 def run_facts(
     config: Settings, versions: Mapping[str, str], started: Mapping[str, str]
 ) -> dict[str, str]:
-    """Describe a run in a few words each, by its settings, versions of packages, and its start."""
+    """Describe a run in short facts from its settings, package versions and start."""
     data, heldout = config["data"]["train"], config["data"].get("heldout")
     return {
         **started,
@@ -23,7 +23,7 @@ def run_facts(
 
 
 def differing(flat: Sequence[Settings]) -> list[str]:
-    """List the names of the settings, flattened, in which some differ from others."""
+    """List the names of the flattened settings that are not the same in all."""
     names = dict.fromkeys(name for each in flat for name in each)
     return [name for name in names if any(e.get(name) != flat[0].get(name) for e in flat)]
 

@@ -15,13 +15,13 @@ FEWEST_STEPS = 10
 """Fewer steps say nothing of a trend."""
 
 START = FEWEST_STEPS - 1
-"""The place of the step whose figures are those of the beginning."""
+"""The place of the step whose figures stand for the beginning."""
 
 NOTHING_TRAINED = 3
 """Steps in a row without a trained group that are worth a warning."""
 
 FAILED = {"grader_failures": 0.01, "lost_draws": 0.01, "skipped_updates": 0.0}
-"""Shares of the draws from which on failures are worth a warning."""
+"""Shares of the draws from which failures are worth a warning."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Finding:
 
 
 def findings_of(folder: RunFolder) -> list[Finding]:
-    """Look for what goes wrong in a run, and for what is missing or damaged of its records."""
+    """Look for what goes wrong in a run, and for missing or damaged records."""
     found = findings(folder.read_metrics(), folder.read_config())
     if names := damaged(folder):
         what = f"{', '.join(names)} is missing, or is not what was written."
-        advice = "Put it back from a copy: what is shown of this run is not all, or is wrong."
+        advice = "Restore it from a copy: what is shown of this run is incomplete or wrong."
         found.insert(0, Finding(0, "Records are damaged", what, advice))
     return found
 
@@ -65,7 +65,7 @@ def _finding(name: str, line: Row, **figures: Any) -> Finding:
 
 
 def _begun(bad: Sequence[bool] | NDArray[np.bool_]) -> int:
-    """Return the place from which on all are bad."""
+    """Return the place from which all are bad."""
     return len(bad) - [*reversed(bad), False].index(False)
 
 
@@ -103,7 +103,7 @@ def _untrained(steps: Sequence[Row]) -> Iterator[Finding]:
 
 
 def _trends(steps: Sequence[Row], config: Mapping[str, Any]) -> Iterator[Finding]:
-    """What has lasted to the newest step, since the step from which on it has."""
+    """What has lasted to the newest step, from the step where it began."""
     for name, values_S, bad_S in _rules(steps, config):
         bad_S[:START] = False  # the first means are of few steps
         if bad_S[-1]:
@@ -146,7 +146,7 @@ def _rules(
     yield "sampler_gap", gap, gap > 0.1
     cut = figure("truncated")
     yield "truncated", cut, cut > np.fmin(0.5, np.fmax(0.1, 1.5 * cut[START]))
-    # Of prompts that were never visited nothing can be known.
+    # Nothing can be known about prompts that were never visited.
     unknown = np.array([(line.get("visited") or 1.0) < 0.99 for line in steps])
     skill = np.where(unknown, np.nan, figure("belief_skill"))
     yield "belief", skill, skill < 0

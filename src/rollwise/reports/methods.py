@@ -59,7 +59,7 @@ def _runs(path: Path, comparison: Comparison) -> PlainTable:
 
 
 def _run_link(text: str, run: Path | None, page: Path) -> str:
-    """Link to a run's report, which is written if it is older than the run; else only `text`."""
+    """Link to a run's report, written first if older than the run; without one, only `text`."""
     if run is None or not (metrics := run / "metrics.jsonl").exists():
         return text
     report = run / "report.html"
@@ -98,7 +98,7 @@ def _accuracy_against(cost: str, comparison: Comparison, grids: dict[str, Any]) 
             ]
         means = [mean_over_seeds(values) for values in zip(*found.values(), strict=True)]
         values, low, high = ([getattr(m, part) for m in means] for part in ("value", "low", "high"))
-        # Of two seeds an interval says little: where their curves cross, it would have no width.
+        # With two seeds an interval says little: where their curves cross, it would have no width.
         band = {"low": np.clip(low, 0, 1), "high": np.clip(high, 0, 1)} if len(found) > 2 else {}
         lines.append(line(name, values, colour=colour, **band))
     target = np.full(POINTS, comparison.target)

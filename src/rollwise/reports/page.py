@@ -1,4 +1,4 @@
-"""Pages that need nothing beside them: one base for all reports, and what makes them safe.
+"""Self-contained pages: one base for all reports, and what makes them safe.
 
 Text of models and data gets into a page in two ways only: through the templates, which escape
 it, and as JSON in a script element that is never run, whose text the page's own script sets as
@@ -56,12 +56,12 @@ def write_page(
     """Write `report.html` into a folder, from a template of `parts/`, which extends `base.html`.
 
     Args:
-        folder: Whose name is the page's title where none is given.
+        folder: Its name is the page's title if none is given.
         template: The template's name.
         data: What its script reads: `charts`, `grids` and others, such as `prompts`.
-        scripts: Of `parts/`, in this order, after uPlot and the charts.
+        scripts: Files of `parts/`, in this order, after uPlot and the charts.
         facts: What the header says, by name.
-        title: Of the page.
+        title: The page's title.
         content: What the template shows.
     """
     style = part("vendor/uplot/uPlot.min.css") + part("parts/style.css")
@@ -124,7 +124,7 @@ def part(name: str) -> str:
 
 @cache
 def environment(**filters: Callable[..., str]) -> jinja2.Environment:
-    """Return what reads the templates of `parts/`; those of HTML escape whatever they are given."""
+    """Return what reads the templates of `parts/`; HTML templates escape all they are given."""
     made = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: part(f"parts/{name}")),
         autoescape=lambda name: name != "card.md",

@@ -11,13 +11,13 @@ from rollwise.reports.charts import evenly
 from rollwise.reports.page import as_json, shown
 
 MOST_PROMPTS = 2000
-"""Prompts that are shown."""
+"""The most prompts that are shown."""
 
 MOST_VISITS = 40_000
-"""Visits that are shown, of all prompts together."""
+"""The most visits that are shown, of all prompts together."""
 
 MOST_RESPONSES = 20_000
-"""Responses that are looked at, the newest."""
+"""The most responses that are looked at: the newest."""
 
 RESPONSE_BYTES = 1_500_000
 """Bytes that responses may take in the page."""
@@ -32,8 +32,8 @@ Visits = dict[tuple[str, int], list[Row]]
 def prompt_data(folder: RunFolder, threshold: float) -> dict[str, Any]:
     """Gather the prompts of a run with their visits, newest responses first.
 
-    A response is correct where its reward is above `threshold`. What was left out is said in the
-    `note` beside the `prompts`.
+    A response is correct where its reward is above `threshold`. The `note` beside the `prompts`
+    says what was left out.
     """
     table = folder.read_visits()
     if table is None:

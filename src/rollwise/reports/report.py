@@ -22,10 +22,10 @@ from rollwise.reports.prompts import prompt_data
 from rollwise.reports.run_charts import RunCharts
 
 SHARE = 0.02
-"""The most of a run's time that its reports take while it goes on."""
+"""The largest share of its time that a run in progress spends on reports."""
 
 MOST_EVALUATIONS = 12
-"""Rows of the table of evaluations; of more, evenly spaced ones, with the first and the last."""
+"""Rows of the table of evaluations; if there are more, evenly spaced, first and last included."""
 
 UNFIT = (KeyError, TypeError, ValueError, AttributeError, jinja2.UndefinedError)
 """What is raised where the records of a run lack what its report needs."""
@@ -33,18 +33,18 @@ UNFIT = (KeyError, TypeError, ValueError, AttributeError, jinja2.UndefinedError)
 log = logging.getLogger(__name__)
 
 
-def write_report(path: Path, goes_on: bool = False, reload: float | None = None) -> Path:
-    """Write `report.html` into a run's folder: one page that needs nothing beside it.
+def write_report(path: Path, under_way: bool = False, reload: float | None = None) -> Path:
+    """Write `report.html` into a run's folder: one self-contained page.
 
     Responses are shown as text, never as markup. The report of an unfinished run covers the steps
-    so far; `reload` is after how many seconds the page loads itself again.
+    so far; `reload` is the number of seconds after which the page reloads.
 
     Raises:
         RunError: There is no run in the folder, its records are not those of a run, or the report
             cannot be written.
     """
     try:
-        return _write(path, goes_on, reload)
+        return _write(path, under_way, reload)
     except UNFIT as error:
         raise RunError(
             f"{path}: config.json, metrics.jsonl, samples or visits lack what the "
@@ -57,14 +57,14 @@ def write_reports(path: Path) -> list[Path]:
     runs = {file.parent for file in path.rglob("metrics.jsonl") if "checkpoints" not in file.parts}
     if RunFolder(path).has_config or not runs:
         runs = {path}
-    return [write_report(run, goes_on=is_locked(run)) for run in sorted(runs)]
+    return [write_report(run, under_way=is_locked(run)) for run in sorted(runs)]
 
 
 class LiveReport:
-    """Writes the report of a run while the run goes on, seldom enough to cost next to nothing.
+    """Writes the report of a run in progress, seldom enough to cost next to nothing.
 
-    Where an error ends its block, the report says that the run does not go on, if it said that it
-    does. Between two reports are at least `every` seconds.
+    If an error ends its block, a report that said that the run is in progress no longer says so.
+    Reports are at least `every` seconds apart.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class LiveReport:
         """Write the report if it is due."""
         began = self._clock()
         if began >= self._due:
-            self._write(goes_on=True, reload=self._every)
+            self._write(under_way=True, reload=self._every)
             ended = self._clock()
             self._due = ended + max(self._every, (ended - began) / SHARE)
 
@@ -89,14 +89,14 @@ class LiveReport:
             self._write()
 
     def _write(self, **how: Any) -> None:
-        """Write the report; that it cannot be written does not end the run."""
+        """Write the report; a failure to write it does not end the run."""
         try:
             write_report(self._path, **how)
         except RunError as error:
             log.warning("the report is not up to date: %s", error)
 
 
-def _write(path: Path, goes_on: bool, reload: float | None) -> Path:
+def _write(path: Path, under_way: bool, reload: float | None) -> Path:
     folder = RunFolder(path)
     config = folder.read_config()
     lines = folder.read_metrics()
@@ -115,7 +115,7 @@ def _write(path: Path, goes_on: bool, reload: float | None) -> Path:
         scripts=("prompts.js", *(["reload.js"] if reload else [])),
         facts=run_facts(config, folder.read_versions(), folder.read_started()),
         written=datetime.now().astimezone().isoformat(" ", "seconds"),
-        goes_on=goes_on,
+        under_way=under_way,
         reload=reload,
         has_ended=folder.read_summary() is not None,
         remarks=charts.remarks,

@@ -18,14 +18,14 @@ from rollwise.reports.charts import (
 )
 
 BINS = 10
-"""Parts of the range of what was believed, in charts of pass rates against it."""
+"""Bins of what was believed, in charts of pass rates against it."""
 
 OF_GROUPS = ("zero_variance", "exits", "draws", "rounds")
 """Charts that say nothing of single responses."""
 
 
 class RunCharts:
-    """The charts that there are figures for in the metrics of a run.
+    """The charts for which the metrics of a run have figures.
 
     `grids` are what they are drawn over, name -> axes; `remarks` say how figures are drawn.
     """

@@ -18,14 +18,14 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 SMALLEST_SHARE = 1e-100
-"""Weights below this part of the largest count as this, so that no scale overflows."""
+"""Weights below this fraction of the largest count as this, so that no scale overflows."""
 
 
 class Allocation(ABC):
     """Base class of allocations; one of your own defines `counts` and is a frozen dataclass.
 
-    With a `pilot`, pass rates are measured by so many draws of each prompt, discarded after
-    counting; without, they are those that the prompt sampler expects.
+    With a `pilot`, pass rates are measured by that many draws of each prompt, discarded after
+    counting; without one, they are those that the prompt sampler expects.
 
     Attributes:
         objective: The name of the objective that settings take with it; "" for the default.
@@ -48,7 +48,7 @@ class Estimated(Allocation):
     """Hard prompts get more, in proportion to 1/√(p̂ + ε) (Reinforce-Ada-Est, arXiv 2510.04996 v3).
 
     One round, from the pass rates that are expected before it. Limits that exclude each other or
-    the mean are a ValueError.
+    the mean raise a ValueError.
     """
 
     objective: ClassVar[str] = "sqrt"
@@ -83,7 +83,7 @@ class GVM(Allocation):
     """Least variance of the gradient: N_x ∝ G_x/√(p_x + α/p_x^(β−1)) (GVM, arXiv 2505.02391).
 
     p_x and the gradient norm G_x come from `pilot` draws of each prompt, which the caller makes and
-    discards: a pool that kept them would be biased towards what they were. A prompt with p_x = 0 or
+    discards: a pool that kept them would be biased towards their results. A prompt with p_x = 0 or
     G_x = 0 gets none. Of the others the harder ones get more, down to p_x = √α (with β = 2); below
     that, α reduces it again. The published method has no limits.
     """
@@ -115,7 +115,7 @@ class GVM(Allocation):
         norms_P = np.ones_like(rates_P) if gradient_norms is None else np.asarray(gradient_norms)
         if norms_P.shape != rates_P.shape or not np.all((norms_P >= 0) & (norms_P < np.inf)):
             raise ValueError(
-                f"gradient_norms must be finite, from 0, one a pass rate, got {gradient_norms!r}"
+                f"gradient_norms must be finite, from 0, one per pass rate, got {gradient_norms!r}"
             )
         solved_P = rates_P > 0
         p = rates_P[solved_P]

@@ -21,7 +21,7 @@ def setting(default: Any, help: str, *, name: str = "", **limits: Any) -> Any:
         default: Its value where none is given.
         help: What it does, for the documentation and `--help`; begins with a verb.
         name: Its `section.name` in settings files, where that is not the field's section and name.
-        limits: Of its values there, as pydantic's `Field` takes them (`ge=1`).
+        limits: Limits on its values there, as pydantic's `Field` takes them (`ge=1`).
     """
     named = {"setting": name, "limits": limits} if name else {}
     return field(default=default, metadata={"help": help, **named})
@@ -44,7 +44,7 @@ def at_most(name: str, value: int, maximum: int) -> None:
 
 
 def above_zero(name: str, value: float) -> None:
-    """Refuse a `value` that is not above 0; infinity is."""
+    """Refuse a `value` that is not above 0; infinity is allowed."""
     if not value > 0:
         raise ValueError(f"{name} must be above 0, got {value}")
 
@@ -68,7 +68,7 @@ def share(name: str, value: float) -> None:
 
 
 def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Refuse a `value` that is none of `choices`."""
+    """Refuse a `value` that is not one of `choices`."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
 
@@ -84,7 +84,7 @@ def check_flags(plugin: object, *names: str) -> None:
 def array_from(
     plugin: object, method: str, wanted: str, fits: Callable[[NDArray[Any]], bool], *given: Any
 ) -> NDArray[Any]:
-    """Call a plug-in for an array of numbers; a `PluginError` names it where none `fits`."""
+    """Call a plug-in for an array of numbers; a `PluginError` names an answer that does not fit."""
     answer = getattr(plugin, method)(*given)
     try:
         found = np.asarray(answer)

@@ -1,4 +1,4 @@
-"""What names a draw: its prompt, its index, its seed; and why a prompt's draws end."""
+"""What identifies a draw: its prompt, its index, its seed; and why a prompt's draws end."""
 
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -6,7 +6,7 @@ from numbers import Integral
 from typing import Any, Literal
 
 Key = str | int
-"""What names a prompt."""
+"""What identifies a prompt."""
 
 ExitReason = Literal["satisfied", "exhausted", "futile"]
 """Why a prompt's sampling ended: its rule was met, its budget spent, or its signal given up."""
@@ -22,7 +22,7 @@ class Draw:
 
 
 def as_key(given: Any) -> Key:
-    """Return a key as one of Python's; a TypeError if it is neither a string nor an integer."""
+    """Return a key as a Python string or integer; a TypeError if it is neither."""
     if isinstance(given, Integral) and not isinstance(given, bool):
         return int(given)
     if not isinstance(given, str):
@@ -33,8 +33,8 @@ def as_key(given: Any) -> Key:
 def draw_seed(seed: int, step: int, key: Key, index: int) -> int:
     """Hash a run's seed, the step, the prompt and the draw's index to 63 random bits.
 
-    Neighbouring draws get unrelated seeds, for servers in use add a sample's index to the seed they
-    are given. 1 and "1" are different keys.
+    Neighbouring draws get unrelated seeds, because servers in use add a sample's index to the seed
+    they are given. 1 and "1" are different keys.
     """
     kind = "str" if isinstance(key, str) else "int"
     return hash_index(f"{seed}\x1f{step}\x1f{kind}\x1f{key}\x1f", index)

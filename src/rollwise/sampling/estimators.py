@@ -19,7 +19,7 @@ def pass_at_k(drawn: ArrayLike, correct: ArrayLike, k: int) -> Any:
 
     Args:
         drawn: n, responses drawn; an integer or an array.
-        correct: c, those that are correct; of a shape that broadcasts with `drawn`, as the result.
+        correct: c, those that are correct; its shape broadcasts with `drawn` to the result's.
         k: At most the smallest `drawn`.
 
     Raises:
@@ -69,7 +69,7 @@ def estimates_of(pool: Pool) -> tuple[float, float] | None:
     stopping = pool.stopping
     if stopping is None:
         raise ValueError(
-            f"estimates = 'unbiased' needs to know how prompt {pool.key!r} was to stop: take its "
+            f"estimates = 'unbiased' needs the stopping rule of prompt {pool.key!r}: take its "
             "pool from a RolloutSession, or set pool.stopping = Stopping(rule, schedule, budget)"
         )
     tables, state = unbiased_estimates(stopping), (pool.positives, pool.negatives)

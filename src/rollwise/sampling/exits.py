@@ -1,6 +1,6 @@
 """Exit rules: when a prompt has been sampled enough.
 
-A rule inherits from `ExitRule` and is asked by the schedule: after each round, say, or after each
+A rule inherits from `ExitRule` and is asked by the schedule, for example after each round or each
 draw. It looks at the number of correct (`positives`) and incorrect (`negatives`) responses in a
 prompt's pool.
 """
@@ -35,7 +35,7 @@ class ExitRule(ABC):
     def satisfied(self, positives: Any, negatives: Any) -> Any:
         """Say whether a pool with these counts is enough: a bool, or a boolean array for arrays.
 
-        A rule may be for single counts alone; one for arrays as well is faster with budgets of
+        A rule may take single counts alone; one that takes arrays too is faster with budgets of
         hundreds of draws.
 
         Args:
@@ -65,8 +65,8 @@ class PositiveFocused(ExitRule):
 class Balanced(ExitRule):
     """Stop once the pool holds enough of both kinds (Reinforce-Ada-balance, arXiv 2510.04996).
 
-    With halves of the group size the trained group is always half correct, half incorrect. Under
-    this rule the pass rate of a pool leans toward ½.
+    With each at half the group size, the trained group is always half correct, half incorrect.
+    Under this rule the pass rate of a pool leans toward ½.
     """
 
     positives: int = setting(2, "Draw until this many responses are correct.")
@@ -118,7 +118,7 @@ def where_satisfied(
 ) -> NDArray[np.bool_]:
     """Say of each pair of counts, arrays of one shape, whether a rule is satisfied.
 
-    A rule that is for single counts alone is asked about one pair after another. A `PluginError`
+    A rule that takes single counts alone is asked about one pair after another. A `PluginError`
     names a rule of the user's that did not return booleans.
     """
     answer: Any

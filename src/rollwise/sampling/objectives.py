@@ -23,10 +23,10 @@ Baseline = Literal["pool", "belief"]
 """`pool`: what all responses drawn show. `belief`: what was expected before each draw."""
 
 EstimateMethod = Literal["plug_in", "unbiased"]
-"""`plug_in`: the share of correct responses for p. `unbiased`: what allows for the stopping."""
+"""`plug_in`: p by the share of correct responses. `unbiased`: by what allows for the stopping."""
 
 STD_EPSILON = 1e-4
-"""Added to a standard deviation that is divided by (TRL's and DeepSeekMath's practice)."""
+"""Added to a standard deviation before dividing by it (TRL's and DeepSeekMath's practice)."""
 
 
 class Objective(ABC):
@@ -101,11 +101,11 @@ class GRPO(_Centred):
 
 
 def belief_baseline(pool: Pool) -> Floats:
-    """Expect each response of a pool from the belief and from the prompt's other draws, (N,).
+    """Predict each response of a pool from the belief and from the prompt's other draws, (N,).
 
-    α and β are the pool's prior, or 1 and 1. Where the number of draws was fixed, from all others:
-    b_i = (α + Σ_{j≠i} r_j)/(α + β + N − 1), the leave-one-out mean shrunk to the belief. Where
-    sampling stopped because of what it had drawn, from the earlier ones alone: b_i = (α + Σ_{j<i}
+    α and β are the pool's prior, or 1 and 1. If the number of draws was fixed, all others count:
+    b_i = (α + Σ_{j≠i} r_j)/(α + β + N − 1), the leave-one-out mean shrunk to the belief. If
+    sampling stopped because of what it had drawn, only the earlier ones do: b_i = (α + Σ_{j<i}
     r_j)/(α + β + i − 1). The terms (r_i − b_i)·∇log π_i − ∇p are then martingale differences, so
     that their sum over a pool is E[N]·∇p in expectation, whatever the stopping rule (Wald's
     identity).
@@ -130,9 +130,9 @@ class PassRateObjective(Objective):
 
     `estimates` says what stands for p and p(1 − p). `plug_in` takes n₊/N, which is biased in a pool
     that stopped because of what it held. `unbiased` takes `unbiased_estimates`: `Linear` is then
-    exact whatever the exit rule, `Log` but for the probability that no response is correct, `Sqrt`
-    and `Arcsine` under neither. A pool at counts that its stopping cannot reach has plug-in
-    weights.
+    exact whatever the exit rule, and `Log` except for the probability that no response is correct;
+    `Sqrt` and `Arcsine` are exact under neither. A pool at counts that its stopping cannot reach
+    has plug-in weights.
 
     With `baseline="belief"`, A_i = f′(p̂)·(r_i − b_i), where r_i is 1 for a correct response and 0
     otherwise, p̂ is the mean of what was believed before the step (`Pool.prior`), and b_i is
@@ -140,9 +140,8 @@ class PassRateObjective(Objective):
     pool: a group chosen by outcome is not covered.
 
     Raises:
-        ValueError: An unknown way of estimating or baseline. From `advantages`: `unbiased` for a
-            pool that does not know its stopping; `belief` for a pool
-            without a prior.
+        ValueError: Unknown `estimates` or `baseline`. From `advantages`: `unbiased` for a pool that
+            does not know its stopping; `belief` for a pool without a prior.
     """
 
     looks_at_rewards = False
@@ -163,7 +162,7 @@ class PassRateObjective(Objective):
         one_of("estimates", self.estimates, get_args(EstimateMethod))
         one_of("baseline", self.baseline, get_args(Baseline))
         if self.estimates == "unbiased" and self.baseline == "belief":
-            raise ValueError("estimates='unbiased' is for baseline='pool'; a belief needs none")
+            raise ValueError("estimates='unbiased' works only with baseline='pool'")
 
     @abstractmethod
     def weight(self, pass_rate: Any, variance: Any) -> Any:
@@ -250,7 +249,7 @@ class Reward(Objective):
     """A_i = r_i, no baseline.
 
     With groups of correct responses this is RAFT, with whole mixed pools Reinforce-Rej
-    (arXiv 2504.11343). The only one of ours under which equal rewards teach something.
+    (arXiv 2504.11343). The only built-in objective under which equal rewards teach something.
     """
 
     needs_variance = False
@@ -272,10 +271,10 @@ OBJECTIVES: dict[str, type[Objective]] = {
 
 
 def make_objective(objective: str | Objective, **settings: Any) -> Objective:
-    """Make the objective of a name; an instance is returned as it is.
+    """Make an objective by name; an instance is returned as it is.
 
-    Settings at their default may be given to any. Others are a ValueError where the objective does
-    not have them, or beside an instance.
+    Settings at their default may be given to any. Others raise a ValueError if the objective does
+    not have them, or with an instance.
     """
     kinds = OBJECTIVES.values()
     defaults = {name: [getattr(kind, name, None) for kind in kinds] for name in settings}
@@ -326,7 +325,7 @@ def advantages(
 
 
 def advantages_by(objective: Objective, pool: Pool, group: Group) -> Floats:
-    """Ask an objective for advantages, shape (k,); a `PluginError` if a user's does not answer."""
+    """Ask an objective for advantages, shape (k,); a `PluginError` names a wrong answer."""
     values: Any = objective.advantages(pool, group)
     shape = group.rewards.shape
     fits = type(values) is np.ndarray and values.shape == shape and values.dtype.kind in "fiu"

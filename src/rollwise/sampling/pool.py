@@ -11,14 +11,14 @@ from rollwise.sampling.draws import ExitReason, Key
 from rollwise.sampling.stopping import Stopping
 
 POSITIVE_THRESHOLD = 0.7
-"""A response is correct where its reward is above this (the reference implementation's value)."""
+"""A response is correct if its reward is above this (the reference implementation's value)."""
 
 VARIANCE_TOLERANCE = 1e-6
 """Rewards that differ by no more than this carry no signal."""
 
 
 def has_zero_variance(rewards: ArrayLike) -> bool:
-    """Say whether all `rewards` (any shape) are equal, but for rounding; true where empty.
+    """Say whether all `rewards` (any shape) are equal, up to rounding; true if empty.
 
     The range decides, not a standard deviation: that of equal floats need not come out as 0.
     """
@@ -33,7 +33,7 @@ class Pool:
         key: The prompt.
         rewards: Rewards already known, in draw order; `take` adds more.
         responses: What was drawn, one for each reward; anything, or None if it is not kept.
-        positive_threshold: A response is correct where its reward is above this.
+        positive_threshold: A response is correct if its reward is above this.
 
     Attributes:
         positives: n₊, the number of correct responses.

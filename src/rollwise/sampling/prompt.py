@@ -19,7 +19,7 @@ class SampledPrompt:
         stopping: Where sampling stops, by the counts in the pool.
         issued: Draws handed out.
         outstanding: The number of draws in flight, and of those that failed and will be repeated.
-        processed: Draws that are in the pool or lost, with all draws before them.
+        processed: Draws that are in the pool or lost, as are all draws before them.
         waiting: What came of draws that wait for an earlier one, by index.
         known_correct: Correct responses, those that wait included; likewise `known_incorrect`.
     """
@@ -39,7 +39,7 @@ class SampledPrompt:
 
     @property
     def ended(self) -> bool:
-        """Whether it is sampled no more."""
+        """Whether its sampling has ended."""
         return self.pool.exit_reason is not None
 
     @property
@@ -69,7 +69,7 @@ class SampledPrompt:
         return self.end(self.pool.exit_reason) if self.pool.exit_reason else []
 
     def end(self, reason: ExitReason) -> list[Draw]:
-        """Sample it no more; what waits is dropped, and what is in flight returned."""
+        """End its sampling; what waits is dropped, and what is in flight is returned."""
         self.pool.exit_reason = reason
         self.waiting.clear()
         surplus = [self.in_flight[index] for index in sorted(self.in_flight)]
@@ -77,7 +77,7 @@ class SampledPrompt:
         return surplus
 
     def exit_reason(self, last: bool = False) -> ExitReason | None:
-        """Say why sampling ends with the pool as it is, or as the `last`; None if it continues."""
+        """Say why sampling ends with the pool as it is (`last`: it must); None if it continues."""
         state = self.pool.positives, self.pool.negatives
         last = last or self.processed >= self.stopping.budget
         if last or self.stopping.asked[len(self.pool)]:

@@ -16,8 +16,8 @@ from rollwise.sampling.exits import ExitRule, check_is_rule, where_satisfied
 from rollwise.sampling.prompt import SampledPrompt
 
 MOST_SAMPLES = 4096
-"""The most draws of one prompt: what is known of each number of correct and of incorrect responses
-is in tables, which then take 2 GB."""
+"""The most draws of one prompt: the tables by number of correct and of incorrect responses then
+take 2 GB."""
 
 
 class Dispatcher(Protocol):
@@ -37,7 +37,7 @@ class Dispatcher(Protocol):
 
 
 class Schedule(ABC):
-    """Base class of schedules; yours is a frozen dataclass with its three abstract members.
+    """Base class of schedules; one of your own is a frozen dataclass with the abstract members.
 
     Attributes:
         streams: Whether draws are best handed out one by one, as an engine's slots come free.
@@ -56,14 +56,14 @@ class Schedule(ABC):
 
     @abstractmethod
     def asks(self, processed: int) -> bool:
-        """Say whether the exit rule is asked after so many draws of a prompt, lost ones included.
+        """Say whether the exit rule is asked after `processed` draws of a prompt, lost ones too.
 
         It is always asked after `max_samples`.
         """
 
     @abstractmethod
     def dispatcher(self) -> Dispatcher:
-        """Make what chooses the prompts of a new session's draws."""
+        """Make the object that chooses the prompt of each draw in a new session."""
 
     def draws_by_round(self, drawn: NDArray[np.int64]) -> list[float]:
         """Return the mean draws in each round, from those of each prompt, shape (P,)."""
@@ -135,8 +135,8 @@ class _RoundsDispatcher:
 class Streamed(Schedule):
     """No rounds: a free slot goes to the prompt that is furthest behind, and no prompt waits.
 
-    The rule is asked after every draw, in draw order, so a pool is the one that drawing one at a
-    time would give, whatever the engine's timing. To keep slots full, draws are handed out before
+    The rule is asked after every draw, in draw order, so a pool is what drawing one at a time
+    would give, whatever the engine's timing. To keep slots full, draws are handed out before
     it is known that they are needed, and cancelled if they are not: as many ahead as are each
     needed with a probability of at least `speculation`, given the prompt's prior and its responses.
     Each slot goes to the unresolved prompt with the fewest draws in flight relative to what it is
@@ -171,7 +171,7 @@ class Streamed(Schedule):
 
 
 class _StreamedDispatcher:
-    """Keeps when the turn of each prompt is, and whether its next draw is certain to be needed."""
+    """Keeps the turn of each prompt, and whether its next draw is certain to be needed."""
 
     def __init__(self, speculation: float) -> None:
         self._speculation = speculation
@@ -189,7 +189,7 @@ class _StreamedDispatcher:
     def changed(self, prompt: SampledPrompt) -> None:
         state = prompt.known_correct, prompt.known_incorrect
         self._turns[prompt.position] = self._priority(prompt)
-        # Whatever the rewards of those in flight.
+        # Certain whatever the rewards of the draws in flight.
         self._certain[prompt.position] = prompt.outstanding < prompt.stopping.certain_need[state]
 
     def next(self, ahead: bool) -> SampledPrompt | None:
@@ -198,7 +198,7 @@ class _StreamedDispatcher:
         return self._prompts[first] if turns[first] < math.inf else None
 
     def _priority(self, prompt: SampledPrompt) -> float:
-        """Say when the turn of a prompt is: the one with least in flight for its need first."""
+        """Return a prompt's turn: the one with the least in flight for its need comes first."""
         stopping, outstanding = prompt.stopping, prompt.outstanding
         state = prompt.known_correct, prompt.known_incorrect
         most = stopping.worthwhile(self._speculation)[state]
@@ -221,7 +221,7 @@ def check_reachable(rule: ExitRule, schedule: Schedule) -> None:
     """Refuse a rule that no pool within the schedule's budget can satisfy.
 
     Raises:
-        ValueError: Names both.
+        ValueError: No pool can satisfy it; the message names both.
     """
     check_is_rule(rule)
     most = schedule.max_samples

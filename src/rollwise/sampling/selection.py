@@ -56,7 +56,7 @@ def select_group(
     * `balanced` takes k/2 correct and k/2 incorrect responses; if one side has fewer, the other
       fills up (Reinforce-Ada, arXiv 2510.04996, section 3).
     * `max_variance` takes the k whose rewards have the largest variance: the a highest and k − a
-      lowest for the best a (PODS, arXiv 2504.13818), and the largest such a. For rewards of 0 and
+      lowest for the best a (PODS, arXiv 2504.13818), the largest a in a tie. For rewards of 0 and
       1, and an even k, it makes the groups that `balanced` makes.
     * `positives` takes the correct ones, at most k; none if the pool has none.
     * `all` takes the whole pool, whatever the size.
@@ -64,7 +64,7 @@ def select_group(
     Except under `positives`, a pool smaller than `size` is taken whole. Members are chosen by draw
     order, or by `rng` among responses that serve equally well, never by when they were finished,
     which would favour short answers. An unknown strategy, a size below 1, or an odd one for
-    `balanced` is a ValueError.
+    `balanced` raises a ValueError.
     """
     check_size(size, strategy)
     if strategy == "all":

@@ -39,18 +39,18 @@ class RolloutSession:
         schedule: When draws are handed out; by default the published `Rounds`.
         seed: The run's seed.
         step: The training step; with the seed, the prompt and the index it makes a draw's seed.
-        positive_threshold: A response is correct where its reward is above this.
+        positive_threshold: A response is correct if its reward is above this.
         max_attempts: How often a draw is tried before it is lost.
         priors: What is believed of each prompt's pass rate: α and β of a Beta distribution, shape
             (P, 2), for instance from a prompt sampler; by default 1 and 1, which is flat. They
-            order the draws of `Streamed`, and giving up starts from them, both rounded so that
-            prompts share tables: the mean to 1/32, the strength α + β to a power of 2. Pools keep
-            them as they are, for baselines.
+            order the draws of `Streamed` and decide, with the responses, when to give up; for both
+            they are rounded so that prompts share tables: the mean to 1/32, the strength α + β to a
+            power of 2. Pools keep them as they are, for baselines.
         budgets: The most draws of each prompt, shape (P,), for instance from an allocation; by
             default, and at most, the schedule's.
-        give_up_below: End a prompt as `futile` where the rule is asked and the probability that it
-            will be satisfied within the budget is below this. The chance is that of the
-            Beta-binomial: the pass rate is believed to follow the prior and the responses drawn.
+        give_up_below: End a prompt as `futile` when the rule is asked and the probability that it
+            will be satisfied within the budget is below this. That probability is Beta-binomial,
+            from the prior and the responses drawn.
 
     Attributes:
         pools: Key -> Pool, in the order of `keys` and of what was added.
@@ -60,7 +60,7 @@ class RolloutSession:
 
     Raises:
         ValueError: No keys, a key twice, or an argument out of its range or unfit for the keys.
-        TypeError: A key that is neither a string nor an integer, or a rule that is no `ExitRule`.
+        TypeError: A key that is not a string or an integer, or a rule that is not an `ExitRule`.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class RolloutSession:
     ) -> None:
         """Sample more prompts; takes, and refuses, what the constructor does.
 
-        A key that the session has already is refused; nothing is added then.
+        A key that the session already has is refused, and then nothing is added.
         """
         added = self._new_keys(keys)
         most = self.schedule.max_samples
@@ -123,7 +123,7 @@ class RolloutSession:
         for given in keys:
             key = as_key(given)
             if key in self._prompts or key in added:
-                raise ValueError(f"a session takes each prompt once, got key {key!r} twice")
+                raise ValueError(f"a session may have each prompt once, got key {key!r} twice")
             added[key] = None
         if not added:
             raise ValueError("keys must name at least one prompt, got none")
@@ -131,7 +131,7 @@ class RolloutSession:
 
     @property
     def in_flight(self) -> list[Draw]:
-        """The draws handed out and not reported."""
+        """The draws handed out and not yet reported."""
         return [draw for prompt in self._prompts.values() for draw in prompt.in_flight.values()]
 
     @property
@@ -176,7 +176,7 @@ class RolloutSession:
         return draw
 
     def record(self, draw: Draw, reward: float, response: Any = None) -> list[Draw]:
-        """Report a reward; returns the draws in flight to cancel, which are needed no longer.
+        """Report a reward; returns the draws in flight to cancel, which are no longer needed.
 
         Raises:
             ValueError: A reward that is not finite, or a draw that is not in flight.
@@ -189,7 +189,7 @@ class RolloutSession:
         """Report that the engine or the grader lost a draw; returns what `record` returns.
 
         It is handed out again with the same seed. After `max_attempts` it is lost: the pool does
-        without it, and is biased towards responses that are not lost; it has used up a draw of the
+        without it, and is biased towards responses that are not lost; it still counts against the
         budget.
 
         Raises:
@@ -205,7 +205,7 @@ class RolloutSession:
         return self._receive(prompt, draw, None)
 
     def _released(self, draw: Draw) -> SampledPrompt:
-        """Return the prompt of a draw that was in flight, and now is not."""
+        """Take a draw out of those in flight, and return its prompt."""
         prompt = self._prompts.get(draw.key)
         if prompt is None or prompt.in_flight.get(draw.index) != draw:
             raise ValueError(
@@ -225,9 +225,9 @@ class RolloutSession:
     def end_all(self) -> list[Draw]:
         """End every prompt with what is in its pool; returns the draws in flight, to be cancelled.
 
-        They count as surplus, as do responses that wait for an earlier draw. Where draws end for a
-        reason outside of them, such as their age, the pool is biased towards responses that come
-        soon.
+        They count as surplus, as do responses that wait for an earlier draw. If draws are ended for
+        an outside reason, such as their age, the pool is biased towards responses that finish
+        early.
         """
         surplus: list[Draw] = []
         for prompt in self._prompts.values():

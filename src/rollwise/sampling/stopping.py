@@ -97,7 +97,7 @@ class Stopping:
 
     @cached_property
     def certain_need(self) -> NDArray[np.int64]:
-        """How many more draws are made at least until sampling stops, whatever their rewards."""
+        """The fewest further draws until sampling stops, whatever their rewards."""
         least = self._backward(np.zeros(self._drawn.shape), self.stops, draws=1, least=True)
         return least.astype(int)
 
@@ -107,8 +107,8 @@ class Stopping:
         A draw is needed if sampling has not stopped before it.
         """
         if probability not in self._worthwhile:
-            goes_on = np.where(self.stops, 0.0, 1.0)
-            needed, count = goes_on.copy(), np.zeros(goes_on.shape, dtype=int)
+            continues = np.where(self.stops, 0.0, 1.0)
+            needed, count = continues.copy(), np.zeros(continues.shape, dtype=int)
             for _ in range(self.budget):
                 enough = (needed >= probability) & (needed > 0)
                 if not enough.any():
@@ -119,12 +119,12 @@ class Stopping:
                     self._correct[:-1, :-1] * needed[1:, :-1]
                     + (1 - self._correct[:-1, :-1]) * needed[:-1, 1:]
                 )
-                needed = after * goes_on
+                needed = after * continues
             self._worthwhile[probability] = np.maximum(count, self.certain_need)
         return self._worthwhile[probability]
 
     def after_losing(self, lost: int) -> "Stopping":
-        """Return what holds once so many of the prompt's draws were lost."""
+        """Return the stopping once `lost` of the prompt's draws are lost."""
         return shared(replace(self, lost=lost))
 
     @cached_property
@@ -149,7 +149,7 @@ class Stopping:
 
     @cached_property
     def _correct(self) -> Floats:
-        """The probability that the next response is, by [positives, negatives]."""
+        """The probability that the next response is correct, by [positives, negatives]."""
         alpha, beta = self.prior
         return (alpha + self._positives) / (alpha + beta + self._drawn)
 
@@ -158,7 +158,7 @@ class Stopping:
     ) -> Floats:
         """Fill in what is not `known`, from the budget's end.
 
-        It is `draws` more than the values after one more response: on average, or the `least`.
+        A value is `draws` more than those after one more response: their average, or the `least`.
         """
         values = values.copy()
         for drawn in range(self.budget - 1, -1, -1):
@@ -178,7 +178,7 @@ def _first_equal(stopping: Stopping) -> Stopping:
 
 
 def shared(stopping: Stopping) -> Stopping:
-    """Return the first that was equal, with its tables; itself if its rule has no hash."""
+    """Return the first equal stopping, with its tables; itself if its rule has no hash."""
     try:
         return _first_equal(stopping)
     except TypeError:
@@ -190,7 +190,7 @@ def stopping_of_prompts(
 ) -> Iterable[Stopping]:
     """Say how `count` prompts stop; those of equal budgets and rounded priors share their tables.
 
-    `like` is how one stops that has the largest budget; `priors` has shape (P, 2), `budgets` (P,).
+    `like` is that of one with the largest budget; `priors` has shape (P, 2), `budgets` (P,).
     """
     budgets_P = np.full(count, like.budget) if budgets is None else np.asarray(budgets)
     if budgets_P.shape != (count,) or not np.issubdtype(budgets_P.dtype, np.integer):

@@ -1,4 +1,4 @@
-"""What any exit rule, schedule, objective or allocation must do; call it on yours in a test.
+"""Checks for any exit rule, schedule, objective or allocation; call them on yours in a test.
 
     from rollwise.sampling.testing import check_exit_rule
 
@@ -35,7 +35,7 @@ def check_exit_rule(rule: Any) -> None:
 
 
 def check_schedule(schedule: Schedule) -> None:
-    """Check a schedule of at most a few hundred draws: its budget, and that timing is nothing."""
+    """Check a schedule of up to a few hundred draws: its budget, and that timing plays no role."""
     check_value(schedule)
     most = schedule.max_samples
     assert isinstance(most, int) and most >= 1, f"max_samples must be an integer, got {most!r}"
@@ -104,13 +104,13 @@ def check_value(plugin: Any) -> None:
     except Exception as error:
         raise AssertionError(f"{name} must be picklable: {error}") from error
     assert kind.__repr__ is not object.__repr__, (
-        f"{name} is no dataclass: put `@dataclass(frozen=True)` above the class"
+        f"{name} is not a dataclass: put `@dataclass(frozen=True)` above the class"
     )
     assert repr(copy) == repr(plugin), f"pickled, {plugin!r} became {copy!r}"
 
 
 def check_order_of_arrival(rule: Any, schedule: Schedule) -> None:
-    """Check that pools are those of one draw after another, whatever the slots and the order."""
+    """Check that pools are as if drawn one at a time, whatever the slots and the order."""
     pools = []
     for slots, seed in ((1, 0), (3, 1), (50, 2), (None, 3)):
         session = _play(RolloutSession(range(PROMPTS), rule, schedule), Random(seed), slots)

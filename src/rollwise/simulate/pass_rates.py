@@ -1,4 +1,4 @@
-"""Pass rates of prompts: by a distribution, and those that may be behind measured ones."""
+"""Pass rates of prompts: from a distribution, or those that may be behind measured ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ RATES = np.concatenate([[0.0], special.expit(np.linspace(-7, 7, 141)), [1.0]])
 """Pass rates that a fitted distribution may have, G of them: evenly spaced logits, and 0 and 1."""
 
 ROUNDS = 100
-"""Of EM. With few responses a prompt, more only gather the weight at single rates."""
+"""Rounds of EM. With few responses per prompt, more only gather the weight at single rates."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ def resample_pass_rates(
 ) -> list[RatedPrompt]:
     """Replace measured pass rates by ones that may be behind them.
 
-    Of c correct responses among n, c/n scatters more than the pass rate itself. So each is drawn
-    from its posterior, by the distribution that fits all counts (`posterior_rates`).
+    With c of n responses correct, c/n scatters more than the pass rate itself. So each rate is
+    drawn from its posterior under the distribution that fits all counts (`posterior_rates`).
     """
     counts, of_P, times = np.unique(
         [prompt.measured for prompt in prompts], axis=0, return_inverse=True, return_counts=True
@@ -61,12 +61,12 @@ def resample_pass_rates(
 def posterior_rates(
     correct: NDArray[np.float64], drawn: NDArray[np.float64], times: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Say how probable each of `RATES` is behind each of U counts, shape (U, G).
+    """Return the probability of each of `RATES` given each of U counts, shape (U, G).
 
     Their prior is a distribution over `RATES` of any shape that fits all counts (the nonparametric
-    maximum likelihood of Kiefer and Wolfowitz 1956), by EM from an even one (Laird 1978). A Beta
-    distribution would be too smooth: where many prompts are solved mostly and others hardly ever,
-    it takes rates of 0.03 for 0. `times` says how many prompts have each count.
+    maximum likelihood of Kiefer and Wolfowitz 1956), by EM from a uniform one (Laird 1978). A Beta
+    distribution would be too smooth: if many prompts are mostly solved and others hardly ever, it
+    takes rates of 0.03 for 0. `times` says how many prompts have each count.
     """
     c, n = correct[:, None], drawn[:, None]
     logs_UG = special.xlogy(c, RATES) + special.xlog1py(n - c, -RATES)

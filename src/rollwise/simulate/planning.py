@@ -19,7 +19,7 @@ from rollwise.simulate.recorded import rated, read_recorded
 from rollwise.simulate.steps import Figures, OfStep, figures_of, summarise, take_steps
 
 SIGMA = 0.7
-"""Of the logarithm of lengths, if it is not given."""
+"""The standard deviation of the logarithm of lengths, if it is not given."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Prices:
 
 
 def read_prompts(config: PlanConfig) -> tuple[list[RatedPrompt], RecordedLengths | None]:
-    """Return the prompts that are planned with, and the lengths of their responses if recorded.
+    """Return the prompts of a plan, and the lengths of their responses if recorded.
 
     Raises:
         RollwiseError: They cannot be read, or lengths are neither recorded nor given.

@@ -1,4 +1,4 @@
-"""Recorded rewards: the responses that were drawn to each prompt, without the model."""
+"""Recorded rewards: the responses that were drawn for each prompt, without the model."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ WANTED = {"key", "level", "reward", "tokens"}
 
 @dataclass(frozen=True)
 class RecordedPrompt:
-    """A prompt, and what was drawn to it."""
+    """A prompt, and what was drawn for it."""
 
     key: str
     recorded: Recorded  # in the order in which they were drawn
@@ -33,7 +33,7 @@ def rated(prompt: RecordedPrompt, threshold: float) -> RatedPrompt:
 
 
 def read_recorded(path: str | Path) -> list[RecordedPrompt]:
-    """Read the rewards of responses, and their lengths in tokens if they are there.
+    """Read the rewards of responses, and their lengths in tokens if recorded.
 
     Args:
         path: The folder of `rollwise prepare` (the problems that it chose), or of a run; or a

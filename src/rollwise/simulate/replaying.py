@@ -28,13 +28,13 @@ def replay(
 ) -> OfReplay:
     """Take a method's own steps, drawing recorded responses in place of a model's.
 
-    A prompt's responses are drawn in an order of each visit's own, without replacement; once all
-    are drawn, the prompt ends. The mean of its rewards counts as what is expected of it.
+    At each visit, a prompt's responses are drawn in a new order, without replacement; once all are
+    drawn, the prompt ends. The mean of its rewards counts as its expected reward.
 
     Args:
         config: The settings of a run by the method; its seed orders prompts and responses.
         prompts: P prompts, and their responses.
-        steps: How many steps; by default as many as take every prompt once.
+        steps: How many steps; by default enough to take every prompt once.
 
     Raises:
         ConfigError: The settings do not fit these prompts.
@@ -67,7 +67,7 @@ def _out(step: Step, counts: Mapping[Key, int], most: int) -> int:
 
 
 def bootstrap_prompts(prompts: Sequence[RecordedPrompt], seed: int) -> list[RecordedPrompt]:
-    """Draw as many prompts with replacement, each with all of its responses; one twice is two.
+    """Draw as many prompts with replacement, each with all its responses; one drawn twice is two.
 
     A prompt and its responses are one observation, so that a bootstrap over them covers both other
     prompts and other responses to them.
@@ -90,9 +90,9 @@ class ReplayedMethod:
 
     Attributes:
         replays: Its replays.
-        means: Of each figure over the recorded prompts, with the 95 % interval of what prompts like
-            them would show; of no width where there is one replay.
-        differences: The same of the paired differences to the baseline; None for the baseline
+        means: The mean of each figure over the recorded prompts, with the 95 % interval of what
+            prompts like them would show; of no width with one replay.
+        differences: The same for the paired differences from the baseline; None for the baseline
             itself, or with one replay.
     """
 
@@ -155,7 +155,7 @@ def _estimates(replays: Replays) -> dict[str, Estimate]:
 
     A step that trains on nothing lacks some figures. The standard error is the standard deviation
     of the B bootstrapped replays, with Student's t of B − 1 degrees of freedom because B is small.
-    Each also has an order of its own, which makes the interval rather too wide.
+    Each also has its own order, which makes the interval too wide rather than too narrow.
     """
     recorded, bootstrapped = replays
     every, count = [*recorded, *bootstrapped], len(bootstrapped)

@@ -16,7 +16,7 @@ from rollwise.tasks.columns import smoothed
 
 PER_TOKENS = {"signal_per_1000_tokens": ("tokens", 1000.0)}
 PRICES = PER_TOKENS | {"signal_per_second": ("seconds", 1.0)}
-"""Signal for what it costs: name -> the cost, and the unit of it."""
+"""Signal per cost: name -> the cost, and its unit."""
 
 
 OfStep = dict[str, float]
@@ -62,7 +62,7 @@ def take_steps(
     engine: SimulatedEngine,
     steps: int,
 ) -> Iterator[Step]:
-    """Take a method's own steps; nothing is learned from them but by the prompt sampler.
+    """Take a method's own steps, from which only the prompt sampler learns.
 
     Raises:
         ConfigError: The settings do not fit these prompts.
@@ -81,7 +81,7 @@ def take_steps(
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over steps, and its standard error: NaN of a single step."""
+    """A mean over steps, and its standard error: NaN for a single step."""
 
     value: float
     error: float
@@ -90,7 +90,7 @@ class Mean:
     def of(cls, values: ArrayLike, denominators: ArrayLike = 1.0) -> "Mean":
         """Average a figure over S steps, shape (S,), or divide its mean by that of another.
 
-        The error of a ratio is that of the delta method.
+        The error of a ratio is by the delta method.
         """
         above_S, below_S = np.broadcast_arrays(np.asarray(values, float), denominators)
         ratio = float(above_S.mean() / below_S.mean())
@@ -101,7 +101,7 @@ class Mean:
 
 
 Figures = dict[str, Mean]
-"""The figures of a method, each a mean over steps: those of `figures_of`, and signal for prices."""
+"""The figures of a method, each a mean over steps: those of `figures_of`, and signal per cost."""
 
 
 def summarise(steps: Sequence[OfStep], prices: Mapping[str, tuple[str, float]] = PRICES) -> Figures:

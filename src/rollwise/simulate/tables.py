@@ -1,4 +1,4 @@
-"""What plans and replays say: the same tables of both, and a sentence on each method."""
+"""What plans and replays say: the same tables for both, and a sentence on each method."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -10,7 +10,7 @@ from rollwise.simulate.steps import Figures, Mean
 from rollwise.statistics import Estimate
 
 Table = tuple[str, list[str], list[list[str]]]
-"""Title, header and rows. An interval is in a line of its own, below its value."""
+"""Title, header and rows. An interval is on a line of its own, below its value."""
 
 Plans = Mapping[str, Figures]
 Replayed = Mapping[str, ReplayedMethod]
@@ -44,7 +44,7 @@ def replay_tables(methods: Replayed, baseline: str, has_lengths: bool) -> list[T
         rows.append([name, *signal, difference, method.verdict])
     return [
         _cost_table(means, [column for column in COSTS if column not in hidden]),
-        (f"Signal, and its difference to {baseline}", header, rows),
+        (f"Signal, and its difference from {baseline}", header, rows),
     ]
 
 
@@ -89,9 +89,9 @@ def replay_in_words(methods: Replayed, baseline: str, has_lengths: bool) -> Iter
     price = _price(has_lengths)
     for name, method in methods.items():
         if method.differences is None and name != baseline:
-            yield f"{name}: one replay cannot show a difference to {baseline}."
+            yield f"{name}: one replay cannot show a difference from {baseline}."
         elif method.verdict == "not shown":
-            yield f"{name}: no difference to {baseline} in signal for {price} is shown."
+            yield f"{name}: no difference from {baseline} in signal for {price} is shown."
         elif method.verdict:
             base = methods[baseline].means["signal_per_1000_tokens"].value
             found = method.means["signal_per_1000_tokens"].value

@@ -31,7 +31,7 @@ def final_answers(responses: Sequence[str], grading: GradingSection) -> list[str
 
 
 def _final(response: str) -> str:
-    """Extract an answer, without what does not change it, in time linear in its length."""
+    """Extract an answer without insignificant notation, in time linear in its length."""
     found = final_boxes(response, 1) or [
         first or second for first, second in _LAST.findall(response)
     ]

@@ -21,11 +21,11 @@ COLLAPSED = 0.5
 """A run has collapsed if it ends below this share of the best accuracy that it had."""
 
 RESAMPLES = 5000
-"""Of the seeds of both methods, for the interval of a cost."""
+"""Resamples of the seeds of both methods, for the interval of a cost."""
 
 
 def label_of(cost: str) -> str:
-    """Return what people call a cost."""
+    """Return the display name of a cost."""
     return cost.replace("cpu_", "CPU ")
 
 
@@ -42,7 +42,7 @@ def add_spent(spent: Spent, line: Row) -> Spent:
 
 
 def spent_until_each(metrics: Iterable[Row]) -> Iterator[Spent]:
-    """Yield for each line of a run's metrics what the run has spent until then."""
+    """Yield for each line of a run's metrics what the run has spent by then."""
     spent: Spent = {}
     for line in metrics:
         yield (spent := add_spent(spent, line))
@@ -54,8 +54,8 @@ class Curve:
 
     Attributes:
         accuracy: avg@k, shape (E,).
-        costs: What was spent until each evaluation, shape (E,) for each of `COSTS`.
-        folder: Of the run, if it is known.
+        costs: What was spent by each evaluation, shape (E,) for each of `COSTS`.
+        folder: The run's folder, if it is known.
     """
 
     accuracy: Floats
@@ -93,13 +93,13 @@ class Curve:
 
     @property
     def collapsed(self) -> bool:
-        """Whether it ended far below the best that it had been."""
+        """Whether it ended far below its best."""
         return self.end < COLLAPSED * float(self.accuracy.max())
 
     def cost_of(self, targets: Floats | float, cost: str) -> Floats:
         """Find what reaching each target cost; NaN where it was not reached.
 
-        It counts by the non-decreasing curve nearest to this one, linear between evaluations.
+        Costs are read off the non-decreasing curve nearest to this one, linear between evaluations.
         """
         fitted = optimize.isotonic_regression(self.accuracy).x
         just_below = np.nextafter(targets, -np.inf)  # so that a level counts from where it begins
@@ -119,9 +119,9 @@ class Reached:
     """What it cost a method to reach the target.
 
     Attributes:
-        share: Of what the baseline spent in all: geometric mean over seeds; a lower bound where
-            runs never got there, which count with all that they spent. The interval is by
-            bootstrap over the seeds of both methods, the baseline's accuracy among what varies.
+        share: The cost as a share of all that the baseline spent: geometric mean over seeds; a
+            lower bound if runs never got there, which count with all that they spent. The interval
+            is a bootstrap over the seeds of both methods, so the baseline's accuracy varies too.
         runs: How many runs got there.
     """
 
@@ -138,8 +138,8 @@ class MethodResult:
         accuracy: At the end, mean over seeds.
         middle: Its interquartile mean over seeds.
         worst: The lowest accuracy at the end.
-        difference: To the baseline, over the seeds that both have; None for the baseline itself,
-            without two such seeds, or where all differ by the same, which has no interval.
+        difference: From the baseline, over the seeds that both have; None for the baseline itself,
+            with fewer than two such seeds, or if all differ by the same, which has no interval.
         reached: What the target cost, for each of `COSTS`.
         collapsed: Seeds of runs that collapsed.
     """
@@ -193,7 +193,7 @@ def compare_methods(
         name: _result(own, base if name != baseline else {}, base, target)
         for name, own in curves.items()
     }
-    if target is None:  # it has this accuracy, by its definition, once it has spent everything
+    if target is None:  # by definition, the baseline reaches it once it has spent everything
         target = results[baseline].middle
         whole = Reached(Estimate(1.0, 1.0, 1.0), len(base))
         spent = dict.fromkeys(COSTS, whole)
@@ -223,7 +223,7 @@ def _ends(curves: Curves) -> Floats:
 def _reached(own: Curves, base: Curves, target: float | None, cost: str) -> Reached:
     """Say what reaching the target cost, as shares of what the baseline spent in all."""
     rng = np.random.default_rng(0)
-    of_own, of_base = (  # whose first row are the seeds themselves
+    of_own, of_base = (  # the first row of each is the seeds themselves
         np.vstack([np.arange(count), rng.integers(count, size=(RESAMPLES, count))])
         for count in (len(own), len(base))
     )
@@ -241,7 +241,7 @@ def _reached(own: Curves, base: Curves, target: float | None, cost: str) -> Reac
 
 
 def _stretched_percentiles(shares: Floats, count: int) -> tuple[float, float]:
-    """Return a 95 % interval from the estimate and what resampling made of it.
+    """Return a 95 % interval from the estimate and its resamples.
 
     Few seeds resample too narrowly. So the logarithms' percentiles are moved away from the estimate
     as far as Student's t and n/(n - 1) widen the interval of a mean (Hesterberg 2015, arXiv
@@ -263,7 +263,7 @@ def interquartile_mean(values: Floats) -> Floats:
 
 
 def mean_over_seeds(values: Iterable[float]) -> Estimate:
-    """Average over seeds, with the 95 % interval by Student's t; of one seed it has no width."""
+    """Average over seeds, with the 95 % interval by Student's t; for one seed it has no width."""
     of_seeds = np.array(list(values), dtype=float)
     mean = float(of_seeds.mean())
     if len(of_seeds) < 2:

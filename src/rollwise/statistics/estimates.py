@@ -70,7 +70,7 @@ def paired_difference(first: ArrayLike, second: ArrayLike, seed: int = 0) -> Est
     if np.ptp(differences_P) == 0:
         u = 1 - 0.025 ** (1 / len(differences_P))
         return Estimate(mean, max(-1.0, mean - u * (1 + mean)), min(1.0, mean + u * (1 - mean)))
-    halved = mean_over_problems((differences_P + 1) / 2, seed)  # in [0, 1], as that wants it
+    halved = mean_over_problems((differences_P + 1) / 2, seed)  # it takes values in [0, 1]
     return Estimate(mean, 2 * halved.low - 1, 2 * halved.high - 1)
 
 
@@ -79,7 +79,7 @@ def binomial_intervals(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the exact 95 % intervals of pass rates (Clopper and Pearson 1934), NaN where n = 0.
 
-    c of n responses are correct, shape (P,) each; so have the lower and the upper ends.
+    c of n responses are correct. These and the lower and upper ends have shape (P,) each.
     """
     c, n = np.asarray(correct), np.asarray(drawn)
     low = np.where(c == 0, 0.0, stats.beta.ppf(0.025, np.maximum(c, 1), n - c + 1))
@@ -90,7 +90,7 @@ def binomial_intervals(
 def evaluation(correct: Sequence[int], k: int) -> dict[str, dict[str, float]]:
     """Return `avg@k` and `pass@k`, each `{"value", "low", "high"}`, of k responses to each problem.
 
-    `correct` says how many of the k are, shape (P,).
+    `correct` says how many of the k responses are correct, shape (P,).
     """
     correct_P = np.asarray(correct)
     named = {f"avg@{k}": correct_P / k, f"pass@{k}": pass_at_k(k, correct_P, k)}

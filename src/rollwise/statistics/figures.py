@@ -25,8 +25,8 @@ class ProblemResult:
     Attributes:
         key: The key of the problem.
         correct: Whether each of the n responses is correct, shape (n,), n ≥ 1.
-        answers: The final answer of each response, "" for none; None if the grader of this kind
-            cannot tell answers apart.
+        answers: The final answer of each response, "" for none; None if the grader's kind cannot
+            tell answers apart.
         level: The level of the problem, if it has one.
         subject: The subject of the problem, if it has one.
     """
@@ -44,7 +44,7 @@ class ProblemResult:
 
     @property
     def pass_rate(self) -> float:
-        """The share of responses that is correct."""
+        """The share of responses that are correct."""
         return float(self.correct.mean())
 
 

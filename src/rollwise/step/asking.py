@@ -23,8 +23,8 @@ def ask(
     """Ask for a step's prompts, or for `count` further ones.
 
     Raises:
-        PluginError: The answer is no list of keys, has a prompt twice or one of `exclude`, or is
-            empty, for a step.
+        PluginError: The answer is not a list of keys, has a prompt twice or one of `exclude`, or is
+            empty for a step.
         ValueError: Every prompt has had all its visits.
     """
     answer: Any = sampler.ask() if count is None else sampler.ask(count, exclude=exclude)

@@ -1,4 +1,4 @@
-"""What a draw becomes: an episode, of which a single response is the shortest."""
+"""What a draw becomes: an episode; a single response is the shortest kind."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ class Span:
 
     Attributes:
         tokens: S token ids.
-        logprobs: Of the model's tokens, the log-probability of each where it was drawn, shape (S,);
-            empty if unknown. None says that the tokens are the environment's.
+        logprobs: The log-probability of each of the model's tokens when it was drawn, shape (S,);
+            empty if unknown. None for the environment's tokens.
     """
 
     tokens: Sequence[int]
@@ -45,8 +45,8 @@ class Usage:
     """What an episode has cost.
 
     Attributes:
-        tokens: Drawn by the model, also in a turn that was broken off. Budgets, the prices of
-            prompts and `tokens` in the metrics count these.
+        tokens: Those that the model drew, also in a turn that was broken off. Budgets, the prices
+            of prompts and `tokens` in the metrics count these.
         turns: Of the model.
     """
 
@@ -63,7 +63,7 @@ class Example:
         response: Token ids of the response, T of them, an environment's included.
         logprobs: The engine's log-probability of each, shape (T,); 0 for the environment's.
         advantage: How much better it did than expected.
-        loss_mask: Which of them the model drew, shape (T,); None if all. No other is learned from.
+        loss_mask: Which tokens the model drew, shape (T,); None if all. Only they are learned from.
     """
 
     prompt: Sequence[int]
@@ -95,10 +95,10 @@ class Episode:
         usage: What it cost, with all its rows.
         end: How it ended.
         reward: What the environment gave; None where a grader decides.
-        branches: What followed from other prompts than the draw's, in order: each a prompt and the
-            spans after it. An episode goes on from another prompt where its context was compacted,
-            or a sub-agent was asked. It is one draw with one reward, whose advantage all of its
-            rows have.
+        branches: What followed prompts other than the draw's, in order: each a prompt and the
+            spans after it. An episode continues from another prompt if its context was compacted
+            or a sub-agent was asked. It is one draw with one reward, and all of its rows have the
+            same advantage.
     """
 
     spans: Sequence[Span]
@@ -144,8 +144,8 @@ class Episode:
     def examples(self, prompt: Sequence[int], advantage: float) -> Iterator[Example]:
         """Yield what is learned from, after the token ids of the draw's prompt.
 
-        That is one example, unless it went on from other prompts; those of which the model drew
-        nothing are left out.
+        That is one example, and one for each other prompt that the episode continued from, unless
+        the model drew nothing there.
         """
         for place, (own, spans) in enumerate([(prompt, self.spans), *self.branches]):
             tokens, mask, logprobs = joined(spans)
@@ -163,7 +163,7 @@ def joined(
 ) -> tuple[list[int], NDArray[np.bool_], NDArray[np.float32]]:
     """Return T tokens, which of them the model drew, and the log-probability of each.
 
-    That is 0 for the environment's tokens; none are returned if one is unknown.
+    Log-probabilities are 0 for the environment's tokens; none are returned if one is unknown.
     """
     tokens = [token for span in spans for token in span.tokens]
     sizes = [len(span.tokens) for span in spans]

@@ -49,7 +49,7 @@ class TrainedGroup:
     def examples(self, prompts: Mapping[Key, Sequence[int]]) -> Iterable[Example]:
         """Turn the members into what the learner takes; nothing if the group is dropped.
 
-        A member is one example, or, if it is an episode of several rows, as many as these.
+        A member is one example, or, if it is an episode of several rows, one for each row.
         `prompts` holds the token ids of each prompt.
         """
         if self.dropped:
@@ -143,7 +143,7 @@ def normalize_gradients(groups: Sequence[TrainedGroup], average: Average) -> lis
     """Divide each advantage by the norm of its response's score.
 
     A_i ← A_i·m/max(s_i, m/10), where s_i is the `score_norm` of response i, and m the median over
-    those of the step that teach. So the gradient of a response has the norm |A_i|, by estimate and
+    those of the step that teach. The gradient of a response then has an estimated norm of |A_i|,
     up to a common factor; without this, confident responses hardly count.
     """
     norms = [

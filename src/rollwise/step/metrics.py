@@ -18,7 +18,7 @@ from rollwise.step.groups import TrainedGroup
 from rollwise.step.rollouts import Rollouts
 
 PARTS = 8
-"""Parts of a step's prompts that beliefs and pass rates are averaged over."""
+"""The number of parts of a step's prompts over which beliefs and pass rates are averaged."""
 
 Ledger = dict[str, dict[str, int]]
 """`draws` and `tokens` by where they went, and `truncated`: how many draws, and tokens, of those
@@ -70,7 +70,7 @@ def rollout_metrics(
 def _episodes(
     rollouts: Rollouts, first_draws: Sequence[ResponseFigures]
 ) -> dict[str, float | dict[str, int]]:
-    """Say how many turns the first draws took, and how all ended; nothing of single responses."""
+    """Say how many turns the first draws took, and how all ended; nothing for single responses."""
     responses = [response for pool in rollouts.pools for response in pool.responses]
     ends = Counter[str](response.end for response in responses if hasattr(response, "end"))
     if not ends:
@@ -80,7 +80,7 @@ def _episodes(
 
 
 def _entropy(first_draws: Sequence[ResponseFigures]) -> dict[str, float]:
-    """Estimate the policy's entropy a token, in nats; nothing where no probability is known."""
+    """Estimate the policy's entropy per token, in nats; nothing if no probability is known."""
     known = [response for response in first_draws if not np.isnan(response.surprisal)]
     if first_draws and not known:
         return {}
@@ -151,7 +151,7 @@ def tell(
 ) -> dict[str, Any]:
     """Tell a sampler how many responses to a step's prompts were correct; returns its metrics.
 
-    Those are what it had believed of the prompts (`belief_metrics`), and its own after.
+    These are what it had believed of the prompts (`belief_metrics`), and its own metrics after.
     """
     believed = belief_metrics(sampler, keys, correct, drawn)
     sampler.tell(keys, correct=correct, drawn=drawn)
@@ -191,9 +191,9 @@ def visit_rows(
 def brier_skill(expected_P: ArrayLike, correct_P: ArrayLike, drawn_P: ArrayLike) -> float:
     """Score expected pass rates by the responses that came: 1 − B/B₀ (Brier 1950).
 
-    B is the mean square of (expected − correct) over all responses, and B₀ that of one rate for
-    all: the share of correct ones. So 1 is perfect, 0 no better than knowing the mean, and less is
-    worse. Chance limits it: pass rates that are known exactly score 1 − E[p(1 − p)]/(p̄(1 − p̄)).
+    B is the mean square of (expected − correct) over all responses, and B₀ the same with one rate
+    for all: the share of correct ones. So 1 is perfect, 0 no better than knowing the mean, and less
+    is worse. Chance limits it: pass rates known exactly score 1 − E[p(1 − p)]/(p̄(1 − p̄)).
 
     Arrays of shape (P,), NaN where nothing is expected. The score is NaN where nothing was
     expected, or all responses are correct, or none.

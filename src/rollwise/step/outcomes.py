@@ -1,4 +1,4 @@
-"""What becomes of a draw, a completion, an episode, or nothing; and what rollouts cost."""
+"""What becomes of a draw: a completion, an episode, or nothing; and what rollouts cost."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass

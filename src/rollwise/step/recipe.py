@@ -43,7 +43,7 @@ class StepRecipe:
         allocation: Sets the number of draws of each prompt in advance.
         objective: From a group to its advantages: a name in `OBJECTIVES`, or an instance. The
             settings of one given by name are `scale_by_std`, `estimates` and `baseline`.
-        most_draws: The most draws of each prompt, where it has a limit of its own, by key.
+        most_draws: The most draws of each prompt, by key, if prompts have limits of their own.
 
     Raises:
         ValueError: A setting is out of range, or two settings exclude each other.
@@ -195,7 +195,7 @@ class StepRecipe:
 
     @property
     def pilot(self) -> int:
-        """How many draws of each prompt come first, to share out the others by; 0 for none."""
+        """How many draws of each prompt come first, to share out the rest by; 0 for none."""
         return getattr(self.allocation, "pilot", 0)  # one of the user's may inherit from nothing
 
     @property
@@ -208,7 +208,7 @@ class StepRecipe:
         )
 
     def session(self, keys: Iterable[Key], step: int, **known: Any) -> RolloutSession:
-        """Start to sample prompts in a step of this number; `known` are `priors` and `budgets`."""
+        """Start sampling prompts in the step of this number; `known` are `priors` and `budgets`."""
         return RolloutSession(
             keys,
             exit_rule=self.resolved_exit_rule,
@@ -238,6 +238,6 @@ SINGLE_RESPONSES: Mapping[str, Any] = {
     "baseline": "belief",
     "normalize_gradients": True,
 }
-"""The recipe that every trainer follows by default: one response a prompt, compared with what was
+"""The recipe that every trainer follows by default: one response per prompt, compared with what was
 expected of the prompt. It goes with the prompt sampler `Posterior`, half of its prompts
 random, and the belief `LogitKalman`, and averages by response."""

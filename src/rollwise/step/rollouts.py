@@ -23,8 +23,8 @@ class Rollouts:
 
     Attributes:
         session: Its pools are trained on.
-        pilots: Draws by which the others were shared out: the sampler learns of them, and they are
-            not trained on.
+        pilots: Draws by which the others were shared out: the sampler learns from them, but they
+            are not trained on.
         cost: Of all rollouts, pilots included.
     """
 

@@ -22,14 +22,14 @@ from rollwise.step.outcomes import Completion, LostDraw, Outcome, Prompts, Resul
 log = logging.getLogger(__name__)
 
 ROUNDING = 1e-3
-"""Log-probabilities may be above 0 by so much, which is rounding."""
+"""Log-probabilities may exceed 0 by this much, because of rounding."""
 
 Grade = Callable[[Sequence[Any]], Sequence[Future[float]]]
 """Starts grading outcomes and returns the future of each reward, in the same order."""
 
 
 def grade_with(grader: Any, answers: Mapping[Key, str]) -> Grade:
-    """Make `grade` for `run_session` of a `rollwise.grading.Grader` and reference answers.
+    """Make `grade` for `run_session` from a `rollwise.grading.Grader` and reference answers.
 
     An episode's own reward is kept.
     """
@@ -70,13 +70,13 @@ def run_session(
         engine: Draws the responses; a `rollwise.engines.Engine`.
         prompts: Token ids of each prompt.
         grade: Starts grading completions (`grade_with`).
-        stall_limit: Seconds without a response and a reward after which engine or grader count as
-            hung. Looked at in the main thread alone.
+        stall_limit: Seconds without a response or a reward after which engine or grader count as
+            hung. Checked in the main thread alone.
         max_new_tokens: What the engine was told to cut completions at.
 
     Raises:
         EngineError: The engine has nothing in flight although draws are due, or hangs.
-        PluginError: It returned what is none of the results that are due, or a longer completion.
+        PluginError: It returned something other than the results due, or too long a completion.
     """
     began = time.perf_counter()
     run = _SessionRun(session, engine, prompts, grade, max_new_tokens)
@@ -88,7 +88,7 @@ def run_session(
 def checked_results(
     engine: object, results: Any, max_new_tokens: float = math.inf
 ) -> Sequence[Result]:
-    """Return what an engine's `wait` returned; a `PluginError` if that is not what it must be."""
+    """Return the results of an engine's `wait`; a `PluginError` if they are not valid."""
     if not isinstance(results, Iterable):
         raise wrong_result(engine, "wait", "a list of completions", results)
     found = list(results)
@@ -99,7 +99,7 @@ def checked_results(
 
 
 def checked_tokens(engine: object, drawn: Any) -> int:
-    """Return what an engine's `cancel` returned; a `PluginError` if it is no number of tokens."""
+    """Return the result of an engine's `cancel`; a `PluginError` if not a number of tokens."""
     if not isinstance(drawn, int | np.integer) or drawn < 0:
         due = "the number of tokens that were drawn for what it cancels, 0 if it is unknown"
         raise wrong_result(engine, "cancel", due, drawn)
@@ -151,7 +151,7 @@ class _SessionRun:
         stalled = EngineError(
             f"no response and no reward came for {stall_limit:g} s (`stall_limit`): "
             f"{type(self._engine).__name__} or the grader hangs; what was saved is kept, and the "
-            "same command goes on from there"
+            "same command resumes from there"
         )
         while not self._session.done:
             self._submit_draws()
@@ -173,7 +173,7 @@ class _SessionRun:
     def _grade_results(self, results: Sequence[Result]) -> None:
         """Start grading completions; report lost draws, so that they are drawn again."""
         if not results and not self._grading:
-            raise EngineError(f"{plugin_name(self._engine)} lost draws without saying so")
+            raise EngineError(f"{plugin_name(self._engine)} lost draws without reporting them")
         results = [result for result in results if self._is_first(result.draw)]
         completions = [result for result in results if not isinstance(result, LostDraw)]
         failed = sum(result.tokens for result in results if isinstance(result, LostDraw))

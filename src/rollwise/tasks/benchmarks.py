@@ -25,7 +25,7 @@ class Benchmark:
     """Where the problems of a benchmark are.
 
     Attributes:
-        name: What its figures and files are named by.
+        name: The name of its figures and files.
         source: A file, or a data set on the hub.
         split: The split of a data set.
         problem_column: The column of the problems, if it is not `problem`.
@@ -57,13 +57,13 @@ def find_benchmarks(wanted: Sequence[str]) -> list[Benchmark]:
     """Find benchmarks by name, file, data set on the hub (`owner/name`) or `name=file`.
 
     Raises:
-        ConfigError: One is none of these, or two have the same name.
+        ConfigError: One cannot be found, or two have the same name.
     """
     found: dict[str, Benchmark] = {}
     for benchmark in map(_find, wanted):
         if benchmark.name in found:
             raise ConfigError(
-                f"`benchmarks`: {benchmark.name} is there twice; give one of them another name, as "
+                f"`benchmarks`: {benchmark.name} appears twice; give one of them another name, as "
                 "in name=file"
             )
         found[benchmark.name] = benchmark

@@ -9,7 +9,7 @@ from rollwise.tasks.problem import Problem
 def feature_columns(
     problems: Sequence[Problem], prompts: Mapping[str, Sequence[int]] | None = None
 ) -> dict[str, list[Any]]:
-    """Return what is known of problems before they are drawn, a column for each thing.
+    """Return what is known about problems before responses are drawn, as columns.
 
     Args:
         problems: P problems.

@@ -63,7 +63,7 @@ class Problem:
 
 
 def remove_near_duplicates(problems: Iterable[Problem]) -> list[Problem]:
-    """Keep the first of problems with one answer that differ in letter case or layout alone.
+    """Keep the first of problems with the same answer that differ only in letter case or layout.
 
     Layout is white space, and what LaTeX has for it.
     """

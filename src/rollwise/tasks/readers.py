@@ -35,7 +35,7 @@ class ProblemSet:
         problems: Those kept, in the order of the source; no two have the same key.
         counts: Numbers of rows: `read` = `kept` + `duplicates` (of a problem kept) +
             `missing_answers` + `empty_problems`. Of the duplicates, `conflicting_answers` have
-            another answer than the problem kept.
+            a different answer from the problem kept.
     """
 
     problems: list[Problem]
@@ -63,7 +63,7 @@ class ProblemSet:
 
     @classmethod
     def join(cls, sets: Iterable["ProblemSet"]) -> "ProblemSet":
-        """Join several sources; of a problem that several have, the first is kept."""
+        """Join several sources; if several have a problem, the first is kept."""
         sources = list(sets)
         found = cls.of(problem for source in sources for problem in source.problems)
         counts = dict(found.counts)
@@ -210,7 +210,7 @@ def level_of(row: Row) -> int | None:
 
 
 def _measured(row: Row) -> tuple[float, float]:
-    """Return correct and all responses of a measured pass rate; 0 and 0 where there is none."""
+    """Return how many responses were correct, and how many drawn; 0 and 0 if not measured."""
     rate, drawn = row.cells.get("pass_rate"), row.cells.get("drawn")
     if not isinstance(rate, int | float) or not isinstance(drawn, int | float):
         return 0.0, 0.0

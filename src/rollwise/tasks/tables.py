@@ -30,7 +30,7 @@ class Row:
         return self.as_text(column, self.cells.get(column))
 
     def as_text(self, name: str, value: Any) -> str:
-        """Return a value as `text` returns that of a cell; `name` is for the error."""
+        """Return a value as text, as `text` does for a cell; `name` is for the error."""
         is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
         if value is None or (is_number and value != value):  # a missing number is written as NaN
             return ""
@@ -100,7 +100,7 @@ def _read_parquet(path: Path, wanted: set[str]) -> Table:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             columns = list(file.schema_arrow.names)
             if twice := sorted({name for name in columns if columns.count(name) > 1}):
-                raise DataError(f"{path}: there are two columns of the name {twice[0]!r}")
+                raise DataError(f"{path}: there are two columns named {twice[0]!r}")
             kept = [name for name in columns if name in wanted]
             rows = file.read(columns=kept).to_pylist()
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -128,7 +128,7 @@ def _read_line(place: str, line: bytes) -> Row:
     if not isinstance(cells, dict):
         raise DataError(f"{place}: must be a JSON object, got {type(cells).__name__}")
     if half:
-        raise DataError(f"{place}: {half} is half of a surrogate pair, which is no character")
+        raise DataError(f"{place}: {half} is half of a surrogate pair, which is not a character")
     return Row(place, cells)
 
 
@@ -137,7 +137,7 @@ def _read_hub(name: str, split: str, subset: str | None, wanted: set[str]) -> Ta
         import datasets
     except ImportError as error:
         raise DataError(
-            f"{name!r} is no local file, and a data set on the hub is read with the library "
+            f"{name!r} is not a local file, and a data set on the hub is read with the library "
             'datasets: pip install "rollwise[hub]"'
         ) from error
     try:

@@ -73,7 +73,7 @@ def load_checkpoint(path: Path, learner: StepLearner, sampler: PromptSampler) ->
 def prune_checkpoints(folder: Path, keep: int) -> None:
     """Remove all but the newest `keep` checkpoints, and what a killed process left of others.
 
-    One that is removed loses its name first, so that no part of it passes for a checkpoint.
+    A checkpoint is renamed before it is removed, so that no part of it passes for one.
     """
     for left in folder.glob(".step-*.partial"):
         shutil.rmtree(left)

@@ -31,13 +31,13 @@ class Forward:
 
     Args:
         model: A causal language model.
-        temperature: Log-probabilities are at this one.
+        temperature: Log-probabilities are computed at this temperature.
         packed: Run responses without padding, where the model allows it.
 
     Attributes:
-        model: Shares the weights of the given one; it is this one that runs.
+        model: The model that runs; shares the weights of the given one.
         packed: Whether responses are run without padding.
-        by_chunks: Whether logits are made of a few tokens at a time.
+        by_chunks: Whether logits are made for a few tokens at a time.
     """
 
     def __init__(self, model: PreTrainedModel, temperature: float, packed: bool) -> None:
@@ -77,7 +77,7 @@ class Forward:
 
     @torch.no_grad()
     def _head_is_all(self) -> bool:
-        """Say whether the last linear layer makes the model's own logits, by two tokens."""
+        """Test on two tokens whether the last linear layer makes the model's own logits."""
         batch = self._batch([Example([1], [2], np.zeros(1, np.float32), 0.0)])
         with self._precision():
             found = self._head(self._states(batch))
@@ -86,7 +86,7 @@ class Forward:
         if same and torch.allclose(found, wanted, rtol=1e-3, atol=1e-3, equal_nan=True):
             return True
         log.warning(
-            "%s does more after its last linear layer: all logits of a micro-batch are held at "
+            "%s computes more after its last linear layer: all logits of a micro-batch are held at "
             "once; lower `learner.micro_batch_tokens` if memory is short",
             type(self.model).__name__,
         )
@@ -108,7 +108,7 @@ def token_logprobs(
     and again in the backward pass, unless one chunk holds all.
 
     Args:
-        head: Makes logits, shape (N, V), of hidden states, shape (N, H).
+        head: Makes logits, shape (N, V), from hidden states, shape (N, H).
         states: The hidden state before each token, shape (T, H).
         tokens: Token ids, shape (T,).
         temperature: Divides the logits.

@@ -1,4 +1,4 @@
-"""The learner: updates a model's weights by responses and their advantages."""
+"""The learner: updates a model's weights from responses and their advantages."""
 
 import os
 from collections import defaultdict
@@ -91,7 +91,7 @@ class Learner:
         """
         known = self.model.get_input_embeddings().num_embeddings
         if (highest := max((max(e.response, default=0) for e in examples), default=0)) >= known:
-            raise EngineError(f"a response has token {highest}; the model has {known}, from 0")
+            raise EngineError(f"a response has token id {highest}; the model's end at {known - 1}")
         count = min(self.settings.mini_batches, max(1, len(examples)))
         parts = np.array_split(np.arange(len(examples)), count)
         old = self._old_logprobs(examples) if len(parts) > 1 else [None] * len(examples)
@@ -135,7 +135,7 @@ class Learner:
             state.setdefault(int(index), {})[part] = value
         shapes = {index: parameter.shape for index, parameter in enumerate(self.parameters)}
         if any(own["exp_avg"].shape != shapes.get(index) for index, own in state.items()):
-            raise ValueError("the optimizer's state is of another model")
+            raise ValueError("the optimizer's state belongs to another model")
         torch.set_rng_state(random_state)
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
@@ -231,7 +231,7 @@ class Learner:
 
     @torch.no_grad()
     def _refuse_if_not_finite(self) -> None:
-        """Run a response of the last update, because a policy that is broken is so for all."""
+        """Check one response of the last update: a broken policy is broken for all of them."""
         if self._learnt_from is None:
             return
         logprobs, _ = self._forward([self._learnt_from])
@@ -269,7 +269,7 @@ class Learner:
 
 
 def _core_share(device: torch.device) -> int:
-    """Count the operations that can run in parallel: a CPU's cores over threads of each, else 1.
+    """Count operations that can run in parallel: a CPU's cores over the threads of each; else 1.
 
     `OMP_NUM_THREADS` limits the cores that are counted.
     """
@@ -284,7 +284,7 @@ def _core_share(device: torch.device) -> int:
 def _recomputing(model: PreTrainedModel) -> Iterator[None]:
     """Let `transformers` recompute activations where gradient checkpointing is enabled.
 
-    It does so in modules in training mode only; those inside them, with the dropout, are not.
+    It does so only in modules in training mode; those inside them, with the dropout, are not.
     """
     modules = [m for m in model.modules() if getattr(m, "gradient_checkpointing", False)]
     try:
@@ -297,7 +297,7 @@ def _recomputing(model: PreTrainedModel) -> Iterator[None]:
 
 
 def _metrics(totals: Mapping[str, float], grad_norms: Sequence[float]) -> dict[str, float]:
-    """Average sums over tokens, and the norms that are finite over updates."""
+    """Average the sums over tokens, and the finite norms over updates."""
     tokens, tokens_run = max(1, totals["tokens"]), max(1, totals["tokens_run"])
     finite = [norm for norm in grad_norms if np.isfinite(norm)]
     return {

@@ -13,7 +13,7 @@ from rollwise.training.learner import Learner
 
 
 class LocalBackend:
-    """Trains with the built-in learner; the model is that of the checkpoint, if there is one."""
+    """Trains with the built-in learner, on the checkpoint's model if there is a checkpoint."""
 
     def __init__(self, config: TrainConfig, checkpoint: Path | None) -> None:
         if not config.engine.make().can_train:

@@ -28,7 +28,7 @@ class Observer(Protocol):
 
     @property
     def stop_requested(self) -> bool:
-        """Whether the run shall stop after the current step."""
+        """Whether the run should stop after the current step."""
         ...
 
     def on_step(self, metrics: Row) -> None:
@@ -108,7 +108,7 @@ def draw(run: Run, number: int) -> Step:
         if count and count >= step.metrics["draws"]:
             raise RunError(
                 f"{what} all {count:,} responses of step {number}, so there is nothing to learn; "
-                "the log has the first reason. Mend it and repeat the command"
+                "the log has the first reason. Fix it and repeat the command"
             )
     return step
 
@@ -142,7 +142,7 @@ def _keep_samples(run: Run, step: Step) -> None:
 
 
 def _processor_seconds() -> float:
-    """Return what this process and all that it has started have used of processors so far."""
+    """Return the processor seconds that this process and all it has started have used so far."""
     used = used_by(os.getpid())
     return sum(os.times()[:4]) if used is None else used.seconds
 
@@ -175,7 +175,7 @@ def _evaluated(run: Run, metrics: Row) -> Row:
 
 
 def _evaluation_due(run: Run, tokens_before: float) -> bool:
-    """Say whether the newest step, before which so many tokens were spent, is to be evaluated."""
+    """Say whether to evaluate the newest step, before which `tokens_before` had been spent."""
     settings, every = run.config.evaluation, run.config.evaluation.every_tokens
     return (
         run.ended

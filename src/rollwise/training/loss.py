@@ -9,8 +9,8 @@ PROBABILITY_BOUND = 1e-6
 """Probabilities are kept this far from 0 and 1 where divergences are computed."""
 
 LOG_RATIO_BOUND = 20.0
-"""Log-ratios are clamped to ±20 before `exp`, which above 88 is infinite in float32: times an
-advantage or a derivative of 0 that is NaN. The clip and the cap bound far smaller ratios."""
+"""Log-ratios are clamped to ±20 before `exp`, which is infinite above 88 in float32; times an
+advantage or a derivative of 0, that is NaN. The clip and the cap bound far smaller ratios."""
 
 
 def policy_loss(
@@ -52,14 +52,14 @@ def policy_loss(
 def importance_weights(old_logprobs: Tensor, sampler_logprobs: Tensor, cap: float) -> Tensor:
     """Weigh each token by min(π_old/π_sampler, `cap`), so that its expectation is the learner's.
 
-    An engine that computes otherwise than the learner draws from another policy; this is the
-    correction, its variance bounded at the price of a bias where the cap holds (truncated
+    An engine that computes differently from the learner draws from another policy; this corrects
+    for it, with bounded variance at the price of a bias where the cap holds (truncated
     importance sampling, Ionides 2008; for this mismatch Yao et al. 2025, "Your efficient RL
     framework secretly brings you off-policy RL training").
 
     Args:
         old_logprobs: log π of the tokens by the learner, under the weights that drew them, (T,).
-        sampler_logprobs: The same as the engine says, at the temperature it drew at, (T,).
+        sampler_logprobs: The same as the engine reports it, at its sampling temperature, (T,).
         cap: Above 0; 0 makes no correction: all weights, shape (T,), are 1.
     """
     if cap == 0:

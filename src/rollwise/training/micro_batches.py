@@ -1,4 +1,4 @@
-"""Micro-batches: which responses are run together, and as what a model takes."""
+"""Micro-batches: which responses are run together, and in what form a model takes them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

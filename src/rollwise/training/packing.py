@@ -30,7 +30,7 @@ KNOWN = frozenset(
         "SmolLM3ForCausalLM",
     }
 )
-"""Architectures whose tokens meet in their attention alone, and see earlier tokens or a window."""
+"""Architectures whose tokens interact only in attention, and see earlier tokens or a window."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
     data = load_data(parts, read)
     columns = feature_columns(data.train, data.prompts)
     sampler = make_sampler(config, [problem.key for problem in data.train], columns)
-    grader = parts.grader  # before a folder is made, for it may not start
+    grader = parts.grader  # before a folder is made, because it may fail to start
     settings = config.model_dump(mode="json")
     trackers = Trackers(config.records.trackers)
     step, spent = 0, dict.fromkeys(COSTS, 0.0)

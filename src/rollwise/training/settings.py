@@ -20,7 +20,7 @@ class BackendSettings:
 
     Attributes:
         defaults: Section -> setting -> its default where this backend is chosen, for settings of
-            other sections. It counts for the backends that come with rollwise, not for plug-ins.
+            other sections. It applies to the backends that come with rollwise, not to plug-ins.
     """
 
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}

@@ -61,7 +61,7 @@ class Run:
 
     @property
     def _share_done(self) -> float:
-        """What is spent of the steps, the tokens or the seconds, wherever most is."""
+        """The share spent of the steps, the tokens or the seconds, whichever is largest."""
         limits = {"tokens": self.config.tokens, "seconds": self.config.seconds}
         shares = [self.spent[name] / limit for name, limit in limits.items() if limit is not None]
         return max([self.step / self.config.steps, *shares])

@@ -100,8 +100,8 @@ def test_a_draw_that_takes_too_long_is_lost_and_aborted(engine, caplog):
     make_endless(engine)
     engine.settings = replace(SETTINGS, draw_timeout=0.05)
     done = complete(engine, draws := make_draws(1))
-    assert done == {draw: LostDraw(draw, "not done after 0.05 s") for draw in draws}
-    assert "draws were lost: not done after 0.05 s" in caplog.text
+    assert done == {draw: LostDraw(draw, "timed out after 0.05 s") for draw in draws}
+    assert "draws were lost: timed out after 0.05 s" in caplog.text
     assert nothing_runs(engine)
 
 

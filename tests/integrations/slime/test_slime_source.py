@@ -195,7 +195,7 @@ def test_samples_that_cannot_be_placed_are_refused():
     [
         (lambda folder: folder.rename(folder.with_name("gone")), "cannot resume from .*rollwise_0"),
         (lambda folder: (folder / "state.json").write_text("{}"), "state.json are damaged"),
-        (lambda folder: (folder / "checksums.txt").unlink(), "of 64 prompts, this one has 65"),
+        (lambda folder: (folder / "checksums.txt").unlink(), "for 64 prompts, this one has 65"),
     ],
 )
 def test_a_state_that_is_missing_damaged_or_of_other_prompts_is_refused(damage, message, tmp_path):

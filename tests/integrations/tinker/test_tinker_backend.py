@@ -171,7 +171,7 @@ def test_a_checkpoint_holds_weights_and_optimizer(tmp_path):
         other.load(tmp_path)
 
 
-def test_a_run_goes_on_from_its_checkpoint(tmp_path, train):
+def test_a_run_resumes_from_its_checkpoint(tmp_path, train):
     """Responses end by themselves, or at the limit."""
     assert train(tmp_path / "run", steps=2, engine__max_new_tokens=9) == 0
     assert train(tmp_path / "run", "--resume", steps=3) == 0

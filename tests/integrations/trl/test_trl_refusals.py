@@ -26,15 +26,18 @@ REFUSED = {
     ),
     "size must be even": ({}, {"num_generations": 3, "per_device_train_batch_size": 12}),
     "needs rollwise's engine.*top_k": ({"schedule": rw.Streamed()}, {"top_k": 5}),
-    "allows 32 draws a prompt.*strategy='all' no more": ({"strategy": "all"}, {}),
-    "allows 1 draws a prompt.*set group_size=1": (SINGLE | {"group_size": None}, {}),
+    "allows 32 draws per prompt.*strategy='all' no more": ({"strategy": "all"}, {}),
+    "allows 1 draws per prompt.*set group_size=1": (SINGLE | {"group_size": None}, {}),
     "can never be satisfied": ({"exit_rule": rw.Balanced(9, 9), "schedule": rw.Rounds(4, 4)}, {}),
-    "rollout_func does not go with": ({}, {"given": {"rollout_func": lambda prompts, trainer: {}}}),
-    "^tools does not go with .*`episode.type`.*verl's agent loops": (
+    "rollout_func cannot be used with": (
+        {},
+        {"given": {"rollout_func": lambda prompts, trainer: {}}},
+    ),
+    "^tools cannot be used with .*`episode.type`.*verl's agent loops": (
         {},
         {"given": {"tools": [len]}},
     ),
-    "^environment_factory does not go with": ({}, {"given": {"environment_factory": dict}}),
+    "^environment_factory cannot be used with": ({}, {"given": {"environment_factory": dict}}),
     "train_dataset must hold the prompts of a step, 32 ": (
         {},
         {"per_device_train_batch_size": 128},

@@ -178,7 +178,7 @@ def test_held_out_figures_are_the_built_in_trainers():
 # The run's folder.
 
 
-def test_a_run_that_begins_anew_or_goes_on_forgets_what_came_later(tmp_path):
+def test_a_run_that_starts_over_or_resumes_forgets_what_came_later(tmp_path):
     settings = train_config({})
     heldout = {"avg@2": {"value": 0.5, "low": 0.4, "high": 0.6}}
 

@@ -99,7 +99,7 @@ def test_a_draw_that_fails_is_drawn_again_and_at_last_given_up():
     assert (session.failures, session.lost, len(session.pools["a"])) == (3, 1, 3)
 
 
-def test_nothing_goes_on_after_it_is_cancelled_itself():
+def test_nothing_continues_after_it_is_cancelled_itself():
     responder = Responder(delays=[10**6])
 
     async def interrupted():

@@ -26,7 +26,7 @@ RULES: tuple[Rule, ...] = (
         "the sampler would not learn what it leaves out; without signal a group has advantage 0",
     ),
     ("rollout_global_dataset", (True,), "without it slime neither saves nor loads"),
-    ("load_debug_rollout_data", (None,), "recorded rollouts were asked of another sampler"),
+    ("load_debug_rollout_data", (None,), "another sampler chose the prompts of recorded rollouts"),
 )
 """What slime's arguments must be."""
 
@@ -34,7 +34,7 @@ RULES: tuple[Rule, ...] = (
 def read_settings(args: Any) -> TrainConfig:
     """Read the file that `rollwise_settings` names, and complete it by slime's arguments.
 
-    Without a file: single responses by belief where slime draws one response to a prompt
+    Without a file: single responses with a belief if slime draws one response per prompt
     (`--n-samples-per-prompt`), else GRPO's groups.
     """
     path = getattr(args, "rollwise_settings", None)

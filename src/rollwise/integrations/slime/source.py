@@ -1,4 +1,4 @@
-"""A data source for slime that asks a prompt sampler, and the hook that tells it what came."""
+"""A data source for slime that asks a prompt sampler, and the hook that tells it the results."""
 
 import copy
 import json
@@ -23,13 +23,13 @@ from rollwise.tasks.columns import smoothed
 log = logging.getLogger(__name__)
 
 PROMPT = "rollwise_prompt"
-"""Names, in a sample's `metadata`, the place of its prompt in the data set."""
+"""The key, in a sample's `metadata`, of its prompt's place in the data set."""
 
 
 class PromptSource:
     """slime's `DataSource` with prompts from a sampler (`--data-source-path`).
 
-    It reads the data set with slime's own source, and keeps its buffer: what was broken off comes
+    It reads the data set with slime's own source, and keeps its buffer: interrupted groups come
     first. A prompt is not asked for again before the rollout has ended, unless there is no other.
     slime calls it from several threads, so a lock guards it. The keys of its `sampler` are places
     of prompts in the data set, and `metrics` are those of the last rollout.
@@ -71,7 +71,7 @@ class PromptSource:
             return groups + [self._group(key) for key in self._ask(num_samples - len(groups))]
 
     def add_samples(self, samples: list[list[Any]]) -> None:
-        """Keep groups that were broken off; they are given out again first."""
+        """Keep groups that were interrupted; they are handed out again first."""
         with self._lock:
             self._own.add_samples(samples)
 
@@ -161,7 +161,7 @@ class PromptSource:
 
 
 _SOURCES: WeakValueDictionary[int, PromptSource] = WeakValueDictionary()
-"""By the id of slime's arguments, the one thing that slime gives to a source and to its hook."""
+"""By the id of slime's arguments, the only thing that slime passes to both source and hook."""
 
 
 def post_process_rewards(args: Any, samples: list[Any]) -> tuple[list[float], list[float]]:
@@ -198,7 +198,7 @@ def prompt_of(sample: Any) -> int:
     """Return the place of a sample's prompt in the data set."""
     if PROMPT not in (sample.metadata or {}):
         raise RunError(
-            f"sample {sample.index} has no metadata[{PROMPT!r}]: what makes samples must keep it"
+            f"sample {sample.index} has no metadata[{PROMPT!r}]: what creates samples must keep it"
         )
     return int(sample.metadata[PROMPT])
 

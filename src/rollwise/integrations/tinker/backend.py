@@ -32,7 +32,7 @@ class TinkerBackend:
 
     Making one signs in, with the key in the environment, and loads the tokenizer, which
     `model.path` names (a folder, or a name on the hub). The adapters are created when they are
-    first needed, so that a run that is resumed creates none in vain.
+    first needed, so that a resumed run creates none needlessly.
     """
 
     def __init__(self, config: TrainConfig, checkpoint: Path | None) -> None:
@@ -54,7 +54,7 @@ class TinkerBackend:
             self.learner = TinkerLearner(tinker.ServiceClient(), config)
 
     def make_engine(self) -> "TinkerEngine":
-        """Make the engine, which draws from the learner's model as it is now; close it."""
+        """Make the engine, which draws from the learner's model as it is now; callers close it."""
         from rollwise.integrations.tinker.engine import TinkerEngine
 
         settings = self._config.engine

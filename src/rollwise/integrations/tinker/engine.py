@@ -24,7 +24,7 @@ SEEDS = 2**31
 
 
 class TinkerEngine(AsyncEngine):
-    """Draws responses, at temperature 1, from the sampling client that was last loaded before.
+    """Draws responses, at temperature 1, from the sampling client that was loaded last.
 
     The SDK retries requests; one that fails for good, or takes too long, is a lost draw. Tinker
     does not promise equal responses for equal seeds.
@@ -63,11 +63,11 @@ class TinkerEngine(AsyncEngine):
             self._begin(draw, complete, self._draw_timeout)
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Draw by `TinkerLearner.weights` from now on; draws in flight keep theirs."""
+        """Use `TinkerLearner.weights` from now on; draws in flight keep the weights they have."""
         self._client = weights["client"]
 
     async def _complete(self, draw: Draw, prompt: list[int], client: Any) -> Result:
-        """Ask for one response of T tokens, and wait for it while other draws go on."""
+        """Ask for one response of T tokens, and wait for it while other draws continue."""
         request = {
             "prompt": types.ModelInput.from_ints(prompt),
             "num_samples": 1,
@@ -98,7 +98,7 @@ class TinkerEngine(AsyncEngine):
 
 @contextmanager
 def as_engine_errors(doing: str) -> Iterator[None]:
-    """Turn what the SDK raises at `doing` something, after retrying for minutes, into ours."""
+    """Turn the SDK's errors, raised after minutes of retrying, into ours, which name `doing`."""
     try:
         yield
     except (tinker.TinkerError, ValueError) as error:  # ValueError: an answer it cannot read

@@ -69,7 +69,7 @@ class TinkerLearner:
         (folder / FILE).write_text(json.dumps({"path": self._saved[1]}), encoding="utf-8")
 
     def load(self, folder: Path) -> None:
-        """Resume from what Tinker keeps; an `EngineError` says that it no longer does."""
+        """Resume from what Tinker keeps; an `EngineError` if it no longer keeps it."""
         path = json.loads((folder / FILE).read_text(encoding="utf-8"))["path"]
         with as_engine_errors(f"loading {path}"):
             begin = self._service.create_training_client_from_state_with_optimizer
@@ -136,7 +136,7 @@ def make_datum(example: Example, tokens: float) -> Any:
 
 
 def adam(settings: LearnerSettings, update: int) -> Any:
-    """Make the optimizer's settings of an update, by its number, counted from 1."""
+    """Make the optimizer's settings for an update, given its number, counted from 1."""
     warmup = min(1.0, update / max(1, settings.warmup_updates))
     return types.AdamParams(
         learning_rate=settings.learning_rate * warmup,
@@ -151,7 +151,7 @@ def adam(settings: LearnerSettings, update: int) -> Any:
 def _metrics(
     updates: Sequence[tuple[list[Example], Any]], tokens: int, clips: Mapping[str, float] | None
 ) -> dict[str, float]:
-    """Say how the updates of a step went: of each, what it learned from and Tinker's output."""
+    """Summarise a step's updates, each given by what it learned from and Tinker's output."""
     losses = [float(output.metrics["loss:sum"]) for _, output in updates]
     learnt = [
         pair

@@ -21,7 +21,7 @@ Gather = Callable[[list[Any]], list[Any]]
 class TRLEngine(Engine):
     """Generates with TRL: vLLM, `generate` or continuous batching, with TRL's settings.
 
-    Draws' seeds are not used: random numbers are those of the process, or of vLLM.
+    The draws' seeds are not used: random numbers are those of the process, or of vLLM.
 
     Args:
         trainer: A `GRPOTrainer`.
@@ -42,7 +42,7 @@ class TRLEngine(Engine):
         self._waiting.update((draw, prompts[draw.key]) for draw in draws)
 
     def wait(self) -> Sequence[Completion | LostDraw]:
-        """Complete all draws that wait."""
+        """Complete all waiting draws."""
         draws, prompts = list(self._waiting), list(self._waiting.values())
         self._waiting.clear()
         size = self._batch_size or max(len(draws), 1)
@@ -92,7 +92,7 @@ class SharedEngine(Engine):
     Every process submits the same draws and gets the same completions, so that equal sessions
     stay equal. All processes have equally many rows to generate and to grade at any time, which
     TRL's collective operations need. Where the shares differ, some rows are done twice and counted
-    once; what is not needed of them any more is dropped at the end of the step.
+    once; those no longer needed are dropped at the end of the step.
 
     Args:
         engine: This process's engine.
@@ -102,7 +102,7 @@ class SharedEngine(Engine):
         ranks: How many there are.
 
     Attributes:
-        rewards: Draw -> its rewards, one for each reward function; since `forget`.
+        rewards: Draw -> its rewards, one for each reward function, since the last `forget`.
     """
 
     def __init__(

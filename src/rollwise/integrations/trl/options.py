@@ -25,7 +25,7 @@ MakeSampler = Callable[..., PromptSampler]
 class AdaptiveSampling(StepRecipe):
     """How the prompts of a step are sampled, what is learned from them, and what draws responses.
 
-    Beside the arguments below it takes those of `StepRecipe`, except for what TRL has a setting
+    Besides the arguments below it takes those of `StepRecipe`, except those that TRL has a setting
     for: the division by the standard deviation (`scale_rewards`), the average (`loss_type`) and the
     `seed`.
     `generation_batch_size / group_size` is the number of prompts of a step. `Streamed` needs
@@ -37,8 +37,8 @@ class AdaptiveSampling(StepRecipe):
             Groups of 1 need `baseline="belief"`.
         prompt_sampler: Makes the sampler, from `keys`, `batch_size` and `seed`: a class such as
             `CDAS`, or `functools.partial` of one with its settings.
-        engine: What draws responses: `trl` whatever TRL is set to; `auto` rollwise's engine, seeded
-            draw by draw, where it can do what TRL's settings ask for.
+        engine: What draws responses. `trl`: whatever TRL is set to use. `auto`: rollwise's engine,
+            seeded draw by draw, where it can do what TRL's settings ask for.
         engine_batch_size: Responses drawn at a time in each process; by default as many as TRL
             draws (`per_device_train_batch_size * steps_per_generation`). vLLM chooses its own.
 
@@ -66,7 +66,7 @@ class AdaptiveSampling(StepRecipe):
     ) -> StepRecipe:
         """Return the recipe of a step, completed by TRL's settings of these names.
 
-        A ValueError names settings that exclude each other, and what would do.
+        A ValueError names settings that exclude each other, and what would work.
         """
         given = {item.name: getattr(self, item.name) for item in dataclasses.fields(StepRecipe)}
         if scale_rewards not in ("group", "none"):
@@ -86,21 +86,22 @@ class AdaptiveSampling(StepRecipe):
         schedule = recipe.resolved_schedule
         if schedule.max_samples < size or (self.strategy == "all" and schedule.max_samples > size):
             raise ValueError(
-                f"{schedule} allows {schedule.max_samples} draws a prompt; TRL trains on groups of "
-                f"{size} (group_size, or num_generations), which need as many, and with "
-                f"strategy='all' no more: set group_size={schedule.max_samples}, or the schedule"
+                f"{schedule} allows {schedule.max_samples} draws per prompt; TRL trains on groups "
+                f"of {size} (group_size, or num_generations), which need at least as many, and "
+                f"with strategy='all' no more: set group_size={schedule.max_samples}, or the "
+                "schedule"
             )
         return recipe
 
 
 def single_responses(**changed: Any) -> AdaptiveSampling:
-    """Return the default, that of `rollwise train`: single responses compared with a belief.
+    """Return the default, as in `rollwise train`: single responses compared with a belief.
 
     A generation step has `generation_batch_size` prompts, half of them random, and half with a pass
     rate that is probably near one half. `num_generations` matters to evaluation alone.
 
     Args:
-        **changed: Arguments of `AdaptiveSampling` that shall differ.
+        **changed: Arguments of `AdaptiveSampling` to change.
     """
     return AdaptiveSampling(**{**SINGLE_RESPONSES, "prompt_sampler": _by_posterior, **changed})
 

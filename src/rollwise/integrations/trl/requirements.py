@@ -14,12 +14,14 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
     for name in ("rollout_func", "tools", "environment_factory"):
         if arguments.get(name):
             raise ValueError(
-                f"{name} does not go with AdaptiveGRPOTrainer, which draws single responses "
+                f"{name} cannot be used with AdaptiveGRPOTrainer, which draws single responses "
                 "itself; for several turns use `episode.type` of `rollwise train`, or verl's agent "
                 "loops by `rollwise verl`"
             )
     if isinstance(arguments.get("processing_class"), ProcessorMixin):
-        raise ValueError("processing_class must be a tokenizer: prompts with images are not taken")
+        raise ValueError(
+            "processing_class must be a tokenizer: prompts with images are not supported"
+        )
     rows = arguments.get("train_dataset")
     if rows is not None and not hasattr(rows, "__len__"):
         raise ValueError(

@@ -47,11 +47,11 @@ class Row:
 
 
 class AdaptiveGRPOTrainer(GRPOTrainer):
-    """TRL's `GRPOTrainer` with rollwise's sampling; every argument of it keeps its meaning.
+    """TRL's `GRPOTrainer` with rollwise's sampling; all its arguments keep their meaning.
 
     At each generation step it asks its prompt sampler for prompts, draws responses until each
     prompt has enough signal, and passes groups with their advantages to TRL. Their size is
-    `num_generations`, or that of `sampling`, which the attribute `num_generations` then has too.
+    `num_generations`, or `sampling.group_size`, which the attribute `num_generations` then has too.
     The sampler gets the pass rates before it is asked again. The rows of TRL's data loader and
     `shuffle_dataset` are ignored, because the sampler chooses the prompts. Evaluation is TRL's own.
 
@@ -77,8 +77,8 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             grpo.num_generations, grpo.scale_rewards, grpo.loss_type, grpo.seed
         )
         check_settings(self, sampling, self._recipe)
-        # Beside `args.num_generations`, which TRL wants to be at least 2: by this attribute it
-        # counts epochs and describes groups in its metrics.
+        # TRL counts epochs and describes groups in its metrics by this attribute. It wants
+        # `args.num_generations`, which stays as it is, to be at least 2.
         self.num_generations: int = self._recipe.group_size
         self._groups_per_step = grpo.generation_batch_size // self.num_generations
         keys = range(len(self.train_dataset))
@@ -195,7 +195,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         return output
 
     def _own_part(self, whole: Any) -> Any:
-        """Return this process's part of something that all processes have equal parts of."""
+        """Return this process's part of something that is split equally among processes."""
         part = len(whole) // self.accelerator.num_processes
         start = self.accelerator.process_index * part
         return whole[start : start + part]
@@ -225,7 +225,7 @@ def make_rows(groups: Sequence[TrainedGroup], count: int, size: int) -> list[Row
     """Lay out `count` groups of `size` rows each, prompt by prompt.
 
     Groups with signal come first. Where there are too few, the other groups fill the batch with
-    rows that do not enter the loss; so do the missing rows of a group that is too small.
+    rows that do not enter the loss. A group that is too small is filled up in the same way.
     """
     drawn = sorted((g for g in groups if len(g.pool)), key=lambda group: group.dropped)
     if not drawn:

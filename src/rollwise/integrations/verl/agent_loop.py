@@ -29,7 +29,7 @@ class Graded(Episode):
     """What an agent loop made of a draw, with what verl needs to train on it."""
 
     draw: Draw
-    text: str  # a line a turn; empty if it is not recorded
+    text: str  # one line per turn; empty if it is not recorded
     reward: float
     outputs: Sequence[Any]  # verl's own form of the response: one or more rows to train on
     fields: dict[str, Any]  # what verl stores beside it
@@ -166,9 +166,9 @@ def last_turn(mask: Sequence[int]) -> tuple[int, int]:
 
 
 def by_scores(recipe: StepRecipe, group: TrainedGroup) -> TrainedGroup:
-    """Compute a group's advantages by scores, where these differ and the objective looks at them.
+    """Compute a group's advantages from scores, if these differ from the pool's rewards.
 
-    The responses are `Graded`.
+    The responses are `Graded`. An objective that ignores rewards keeps its advantages.
     """
     objective, pool = recipe.resolved_objective, group.pool
     scores = [response.reward for response in pool.responses]
@@ -202,8 +202,8 @@ class SessionLoopManager(AgentLoopManagerTQ):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
 
-        # Without code of its own, because Ray sends a class that inherits from the class inside an
-        # actor class to the workers by value.
+        # Empty, because Ray sends a class to the workers by value if it inherits from the class
+        # inside an actor class.
         class SessionLoopWorker(SessionWorker, AgentLoopWorkerTQ.__ray_actor_class__):
             pass
 

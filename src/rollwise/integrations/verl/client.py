@@ -49,10 +49,10 @@ class _Server:
 
 
 def with_seed_of_part(request: dict[str, Any]) -> dict[str, Any]:
-    """Give each part of a response a seed of its own, made from its draw's.
+    """Give each part of a response a seed of its own, derived from its draw's seed.
 
-    A response comes in parts where a tool answers, or where an update interrupts it. An engine
-    begins anew with each, so that with one seed all parts would share their random numbers.
+    A response comes in parts if a tool answers or an update interrupts it. An engine restarts its
+    random numbers with each part, so with one seed all parts would share them.
     """
     params = request.get("sampling_params") or {}
     if "seed" not in params:

@@ -1,4 +1,4 @@
-"""`rollwise verl`: one TOML file to a run of verl."""
+"""`rollwise verl`: from one TOML file to a run of verl."""
 
 import shlex
 import subprocess

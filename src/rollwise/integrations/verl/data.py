@@ -1,4 +1,4 @@
-"""Problems as files that verl reads, and what such files say of prompts."""
+"""Problems as files that verl reads, and what these files say about prompts."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ EXTRA = pa.struct([("index", pa.int64()), ("key", pa.string()), ("features", pa.
 
 
 def write_data(config: TrainConfig, train_file: Path, heldout_file: Path) -> None:
-    """Write the problems that settings name in verl's schema, none of them in both files."""
+    """Write the problems that settings name in verl's schema; no problem is in both files."""
     train, heldout = read_both(config)
     check_batch(config, len(train))
     _write(train, train_file)
@@ -45,10 +45,10 @@ def _write(problems: Sequence[Problem], path: Path) -> None:
 
 
 def read_prompts(rows: Any, prompt_key: str) -> tuple[dict[str, int], dict[str, list[Any]]]:
-    """Name the prompts of a data set of verl's: key -> its place; and what it says of them.
+    """Read a data set of verl's: key -> place of its prompts, and what it says about them.
 
     The latter are columns, with a value for each prompt. Files that `rollwise verl` wrote have keys
-    and columns in `extra_info`; of others the key is a hash of the prompt, and perhaps a level is
+    and columns in `extra_info`; in other files the key is a hash of the prompt, and a level may be
     known. Of equal prompts the first is used.
     """
     found = rows["extra_info"] if "extra_info" in rows.column_names else [None] * len(rows)

@@ -50,7 +50,7 @@ SAME = {
     "trainer.total_training_steps": "steps",
     "trainer.max_actor_ckpt_to_keep": "checkpoint.keep",
 }
-"""verl's settings -> those of ours whose value they take."""
+"""verl's settings -> our settings whose values they take."""
 
 ALWAYS = {
     "data.filter_overlong_prompts": True,
@@ -83,7 +83,7 @@ def overrides(
     """Write verl's configuration as Hydra overrides, one for each setting.
 
     `given` are the settings that the user gave; verl's processes fill in the defaults, as in
-    `config`. Those in `verl`, verl's own, take precedence. `data` are training and held-out file.
+    `config`. Those in `verl`, verl's own, take precedence. `data`: the training and held-out file.
     """
     own, learner = flatten(verl, "."), config.learner
     longest = config.data.max_prompt_tokens + config.engine.max_new_tokens

@@ -11,7 +11,7 @@ from rollwise.integrations.verl.reports import PromptReport
 from rollwise.integrations.verl.settings import NAME
 
 FAILURES = 1000
-"""After so many failed prompts within a step an asynchronous run ends, instead of asking for
+"""An asynchronous run ends after this many failed prompts within a step, instead of asking for
 others."""
 
 

@@ -22,7 +22,7 @@ class Order:
     """What the trainer asks of a worker, for one prompt."""
 
     key: Key
-    step: int  # in which it is asked; seeds depend on it, also where draws are drawn again
+    step: int  # in which it is asked; seeds depend on it, even if draws are drawn again
     prior: Sequence[float] | None = None  # α and β of the belief in its pass rate
     recorded: bool = False  # whether its responses are to be recorded as text
 
@@ -33,14 +33,14 @@ class PromptReport:
 
     key: Key
     rewards: list[float]  # what the exit rule looked at, N of them
-    indices: list[int]  # the draw that each response is of
+    indices: list[int]  # the draw index of each response
     figures: list[list[Any]]  # the fields of each response's `ResponseFigures`, shape (N, 7)
     # The version of the weights that drew each response's first token: the step after whose update
     # they were loaded.
     weights: list[int]
     exit_reason: ExitReason
     members: list[int]  # the places in the pool of the responses that are trained on
-    advantages: list[float]  # theirs, before the step's other prompts are looked at
+    advantages: list[float]  # of the members, before the step's other prompts are considered
     dropped: bool  # whether the group is left out because it carries no signal
     tokens: int  # of all responses, also those that are in no pool
     surplus: int  # draws that were not used

@@ -26,7 +26,7 @@ class GraderRewardManager(RewardManagerBase):
     def _grade(self, row: Any) -> dict[str, Any]:
         responses = row.batch["responses"]
         length = int(row.batch["attention_mask"][-responses.shape[-1] :].sum())
-        # Not what a tool said, nor an answer that the model gave before it went on.
+        # Neither what a tool said, nor an answer that the model gave in an earlier turn.
         turn = row.non_tensor_batch.get("tool_extra_fields", {}).get(LAST_TURN, (0, length))
         text = self.tokenizer.decode(responses[slice(*turn)], skip_special_tokens=True)
         answer = str(row.non_tensor_batch["reward_model"]["ground_truth"])

@@ -18,8 +18,8 @@ async def run_session(
 ) -> None:
     """Draw and grade until every prompt of `session` has ended; nothing is in flight then.
 
-    Draws that are no longer needed are cancelled. Where `too_old`, which is asked after each
-    response, is true, prompts end with what they have, and what is in flight is surplus.
+    Draws that are no longer needed are cancelled. `too_old` is asked after each response: if it is
+    true, prompts end with what they have, and what is in flight is surplus.
     """
     in_flight: dict[Draw, asyncio.Future[tuple[float, Any]]] = {}
     cancelled: list[asyncio.Future[Any]] = []

@@ -21,11 +21,11 @@ MODE = "trainer.v1.trainer_mode"
 STRATEGY = "trainer.v1.sampler.max_off_policy_strategy"
 
 OLDEST = "trainer.v1.sampler.max_off_policy_threshold"
-"""How old responses may be: one more than the number of updates that the weights that drew a
-response's first token may lack."""
+"""How old responses may be: one more than the number of updates by which the weights that drew a
+response's first token may lag behind."""
 
 LAST_TURN = f"{NAME}_last_turn"
-"""Names, in a row's `extra_fields`, where the model's last turn begins and ends."""
+"""The key, in a row's `extra_fields`, of where the model's last turn begins and ends."""
 
 TRAINERS = {
     "sync": NAME,
@@ -60,7 +60,7 @@ def buffer_of(mode: str) -> dict[str, str]:
 
 
 def train_config(*layers: Mapping[str, Any]) -> TrainConfig:
-    """Do what `make_config` does, with another default.
+    """Do what `make_config` does, with another default for `learner.old_logprobs`.
 
     verl's engines do not compute exactly as its learners do.
     """
@@ -79,7 +79,7 @@ def read_settings(
 
 
 def split(layers: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Separate our settings, of which later ones win, from verl's, in dotted names."""
+    """Separate our settings, where later layers win, from verl's, in dotted names."""
     given: dict[str, Any] = {}
     verl: dict[str, Any] = {}
     for layer in layers:
@@ -152,7 +152,7 @@ def _rules_for_verl(get: Callable[[str], Any], settings: TrainConfig, mode: str)
         (f"{ROLLOUT}.top_p", (1,), distribution),
         (f"{ROLLOUT}.top_k", (-1,), distribution),
         (f"{ROLLOUT}.logprobs_mode", ("processed_logprobs",), "temperature is part of the policy"),
-        (f"{ROLLOUT}.full_determinism", (False,), "it gives the responses to a prompt one name"),
+        (f"{ROLLOUT}.full_determinism", (False,), "it gives all responses to a prompt one name"),
         (f"{ROLLOUT}.over_sample_rate", (0,), "it favours responses that are finished first"),
         ("algorithm.use_kl_in_reward", (False,), "advantages come from the rewards as graded"),
         ("algorithm.filter_groups.enable", (None, False), "`group.zero_variance` decides that"),
@@ -168,14 +168,14 @@ def _rules_for_verl(get: Callable[[str], Any], settings: TrainConfig, mode: str)
 
 
 def _too_old(get: Callable[[str], Any], mode: str) -> list[str]:
-    """Say by which of verl's settings responses would be too old, or not corrected for it."""
+    """Say which of verl's settings would make responses too old, or not correct for their age."""
     oldest, warm_up = get(OLDEST) or 0, f"trainer.v1.{mode}.num_warmup_batches"
     correction, ahead = "algorithm.rollout_correction", get(warm_up) or 0
-    wrong = refusals([(STRATEGY, ("wait",), "what the sampler was asked for is awaited")], get)
+    wrong = refusals([(STRATEGY, ("wait",), "requested prompts must be waited for")], get)
     if oldest < 2:
         wrong.append(f"`{OLDEST}` must be at least 2, for the updates of one step; it is {oldest}")
     if ahead >= oldest:
-        reason = "what is asked so far ahead would be too old"
+        reason = "prompts requested so far ahead would be too old"
         wrong.append(f"`{warm_up}` must be below `{OLDEST}`, {oldest}: {reason}; it is {ahead}")
     if not (get(f"{correction}.bypass_mode") or get(f"{correction}.rollout_is")):
         wrong.append(

@@ -1,11 +1,11 @@
 """verl's trainers, with prompts from a sampler and advantages from whole pools.
 
-In the asynchronous ones sampling goes on while the policy is updated. A prompt's session lives in
-its worker, across updates. Each of its draws may have a policy of its own, or several where an
-update has interrupted it; the log-probability of each token is that of the policy that drew it. The
-step that uses a prompt tells the sampler and counts its draws, so what a checkpoint finds under way
-is in no figure yet: verl's queue hands it over later if it has ended, and asks for it again, with
-the same seeds, if it has not.
+In the asynchronous ones sampling continues while the policy is updated. A prompt's session lives in
+its worker, across updates. Its draws may come from different policies, and one draw from several if
+an update interrupted it; the log-probability of each token is that of the policy that drew it. The
+step that uses a prompt tells the sampler and counts its draws, so prompts under way at a checkpoint
+are in no figure yet: verl's queue later hands over those that have ended, and asks for the others
+again, with the same seeds.
 """
 
 import os
@@ -191,7 +191,7 @@ class PoolTrainer:
     # Checkpoints.
 
     def _save_checkpoint(self) -> None:
-        """Write the sampler's state and the step's records first; verl marks as complete last."""
+        """Write the sampler's state and the step's records first; verl marks completion last."""
         self.recorder.folder.flush_samples()
         self.recorder.step(self._line())
         folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"

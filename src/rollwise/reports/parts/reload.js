@@ -1,4 +1,4 @@
-// Reloads the page of a run that goes on, unless something in it is open, searched for or zoomed.
+// Reloads the page of a run that is under way, unless something in it is open, searched for or zoomed.
 function isRead() {
   return document.querySelector("details[open]") || document.getElementById("prompt-search")?.value || view.low !== null;
 }
