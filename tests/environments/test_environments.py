@@ -118,7 +118,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_taskset_that_takes_more_than_a_response_is_refused(write, name):
     changes, reason = REFUSED[name]
-    with pytest.raises(ConfigError, match=f"`data.environment` must be .*'{name}' .*{reason}"):
+    with pytest.raises(ConfigError, match=f"`data.environment` must have .*'{name}' .*{reason}"):
         EnvironmentGrader(write(name, TASKSET, *changes))
 
 
