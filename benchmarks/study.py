@@ -44,8 +44,8 @@ MAIN_SETS = ("7 to 10 terms", "bimodal", "2 to 10 terms")
 """The sets that settings are chosen on: a method has one choice for all sets, as a user has."""
 
 DEFAULT = "default of rollwise train"
-OURS = (DEFAULT, "single by posterior")
-"""What no rival is."""
+OURS = (DEFAULT, "single by posterior", "single half by posterior")
+"""What is not a rival."""
 
 Values = Mapping[str, Any]
 

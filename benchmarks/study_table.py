@@ -1,6 +1,6 @@
 """Print the study's table: each method's held-out accuracy at the end, on each problem set.
 
-    python benchmarks/study_table.py [--seeds 8] [--baseline SPO]    # Markdown, a line of JSON
+    python benchmarks/study_table.py [--seeds 8] [--baseline SPO] [SET ...]   # Markdown, JSON
     python benchmarks/study_table.py --chosen       # how each method learns, and what that gave
 
 The first shows what `python benchmarks/study.py compare` has recorded of the methods with so many
@@ -15,7 +15,7 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
-from study import CHOSEN, MAIN_SETS, METHODS, curves_of
+from study import CHOSEN, MAIN_SETS, METHODS, STUDY, curves_of, slug
 
 from rollwise.statistics import Estimate
 from rollwise.statistics.curves import interquartile_mean, mean_over_seeds
@@ -71,20 +71,23 @@ def print_chosen() -> None:
 def main() -> None:
     """Print the table, and one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sets", nargs="*", default=MAIN_SETS, help="problem sets, one a column")
     parser.add_argument("--seeds", type=int, default=METHODS["seeds"], help="runs of each method")
     parser.add_argument("--baseline", default="GRPO n=4", choices=METHODS["methods"])
     parser.add_argument("--chosen", action="store_true", help="print how each method learns")
     given = parser.parse_args()
+    if missing := [p for p in given.sets if not (STUDY / slug(p) / "curves.jsonl").exists()]:
+        parser.error(f"nothing is recorded of {', '.join(missing)}")
     if given.chosen:
         print_chosen()
         return
     seeds, baseline = given.seeds, given.baseline
-    ends = {problems: at_the_end(problems, seeds) for problems in MAIN_SETS}
+    ends = {problems: at_the_end(problems, seeds) for problems in given.sets}
     methods = sorted(
         {method for of_set in ends.values() for method in of_set},
         key=lambda m: -float(np.mean([np.mean(e[m]) if m in e else 0.0 for e in ends.values()])),
     )
-    head = ["method", *MAIN_SETS, f"difference to {baseline}"]
+    head = ["method", *given.sets, f"difference to {baseline}"]
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     results = {}
     for method in methods:
