@@ -59,11 +59,13 @@ def print_chosen() -> None:
         "average": "learner.average",
         "warm-up, updates": "learner.warmup_updates",
     }
+    unless_chosen = {"learner.warmup_updates": 10}
     head = ["method", *names, "score as they are", "normalized", "as chosen"]
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for method, found in json.loads(CHOSEN.read_text(encoding="utf-8")).items():
         if trials := found["trials"]:
-            own = [str(found["chosen"].get(name, 10)) for name in names.values()]
+            values = {name: "its own" for name in names.values()} | unless_chosen | found["chosen"]
+            own = [str(values[name]) for name in names.values()]
             scores = [trials[0]["score"], trials[1]["score"], max(t["score"] for t in trials)]
             print(f"| {' | '.join([method, *own, *(f'{score:.3f}' for score in scores)])} |")
 
