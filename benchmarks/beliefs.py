@@ -7,7 +7,7 @@ that of one response in nats, averaged over visits: a prompt's first, second, th
 visits, in points, without the first step, of which nothing is known. The largest of ten gaps is
 above 0 by chance too: *by chance* is its mean, and its 95 % quantile, if responses are drawn from
 what the belief expects. *Rank* is Spearman's correlation over the visits after the first. The
-intervals are 95 %, by resampling steps in blocks of ten, and are of the difference to the best
+intervals are 95 %, by resampling steps in blocks of ten, and are of the difference from the best
 belief that is told no more than results.
 
 A history is a file with a line for each visit, `step,prompt,correct,drawn`, compressed by gzip if

@@ -199,6 +199,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="short runs in a temporary folder")
     parser.add_argument("--only", default="", help="some of the methods, separated by commas")
     parser.add_argument("--seeds", type=int, help="runs of each method (default: methods.toml's)")
+    parser.add_argument("--tokens", type=int, help="of each run, in a folder of its own")
     parser.add_argument("--workers", type=int, default=1, help="runs at a time")
     given = parser.parse_intermixed_args()
     known = METHODS["methods"] if given.part == "choose" else PROBLEM_SETS
@@ -223,11 +224,14 @@ def main() -> None:
         settings["workers"] = given.workers
         if given.seeds:
             settings["seeds"] = given.seeds
+        if given.tokens:
+            settings["tokens"] = given.tokens
         if given.quick:
             settings |= {"seeds": 1} | ({"steps": 5} if "steps" in settings else {"tokens": 20_000})
         for problems in given.names or MAIN_SETS:
             print(f"\n# {problems}\n")
             name = slug(problems) + ("" if given.part == "compare" else f"-{given.part}")
+            name += f"-{given.tokens}-tokens" if given.tokens else ""
             compare_on(problems, settings, parent / name)
 
 

@@ -51,7 +51,7 @@ def main_effects(
         cells: Of each run the problem set, the level of each factor, and its accuracy.
 
     Returns:
-        "factor: level" -> the difference to the factor's reference (`value`), `low` and `high`.
+        "factor: level" -> the difference from the factor's reference (`value`), `low` and `high`.
     """
     sets = sorted({problems for problems, _, _ in cells})
     tested = [

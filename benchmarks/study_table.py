@@ -5,7 +5,7 @@
 
 The first shows what `python benchmarks/study.py compare` has recorded of the methods with so many
 seeds: the interquartile mean, the mean over seeds with its 95 % interval (Student's t), and the
-worst seed; and, over the sets, the same of the difference to the baseline on the same seeds, and
+worst seed; and, over the sets, the same of the difference from the baseline on the same seeds, and
 how many seeds end above it.
 The other shows what `study.py choose` has chosen, and the scores of the runs by which it chose.
 """
@@ -89,7 +89,7 @@ def main() -> None:
         {method for of_set in ends.values() for method in of_set},
         key=lambda m: -float(np.mean([np.mean(e[m]) if m in e else 0.0 for e in ends.values()])),
     )
-    head = ["method", *given.sets, f"difference to {baseline}"]
+    head = ["method", *given.sets, f"difference from {baseline}"]
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     results = {}
     for method in methods:

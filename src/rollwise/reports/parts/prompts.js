@@ -30,8 +30,8 @@ const OF_RUNS = {
   exit: ["last exit", (a, b) => String(last(a.visits.exit_reason)).localeCompare(String(last(b.visits.exit_reason)))],
 };
 const OF_COMPARISONS = {
-  worse: ["difference to the baseline, lowest first", by(gain, 1)],
-  better: ["difference to the baseline, highest first", by(gain, -1)],
+  worse: ["difference from the baseline, lowest first", by(gain, 1)],
+  better: ["difference from the baseline, highest first", by(gain, -1)],
 };
 const OF_ALL = {
   hardest: ["pass rate, lowest first", by(passRate, 1)],
