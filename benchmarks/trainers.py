@@ -188,6 +188,7 @@ def by_trl(path: Path, given: Mapping[str, Any]) -> None:
                 learning_rate=learner.learning_rate,
                 lr_scheduler_type="constant_with_warmup",
                 warmup_steps=learner.warmup_updates,
+                max_grad_norm=learner.max_grad_norm,
                 epsilon=learner.clip_low,
                 epsilon_high=learner.clip_high,
                 loss_type="grpo" if learner.average == "responses" else "dapo",

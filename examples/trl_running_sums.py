@@ -46,6 +46,7 @@ def main() -> None:
             learning_rate=1.4e-4,
             lr_scheduler_type="constant_with_warmup",
             warmup_steps=40,
+            max_grad_norm=0.03,
             epsilon_high=0.28,
             loss_type="grpo",  # averages by response
             logging_steps=1,

@@ -103,7 +103,7 @@ def test_the_recipes_for_gpus_follow_the_default(root):
         config = make_config(read_toml(path))
         assert step_recipe(config) == step_recipe(default), path.name
         assert config.prompts == default.prompts and config.belief == default.belief, path.name
-        for name in ("average", "mini_batches", "warmup_updates"):
+        for name in ("average", "max_grad_norm", "mini_batches", "warmup_updates"):
             assert getattr(config.learner, name) == getattr(default.learner, name), path.name
 
 

@@ -29,7 +29,11 @@ prompts.exploration = 0.5
 belief.type = "logit_kalman"
 exit = {type = "fixed_count", samples = 1}
 advantage = {objective = "linear", baseline = "belief"}
-learner = {average = "responses", mini_batches = 16, warmup_updates = 40, old_logprobs = "engine"}
+learner.average = "responses"
+learner.mini_batches = 16
+learner.warmup_updates = 40
+learner.max_grad_norm = 0.03
+learner.old_logprobs = "engine"
 step.normalize_gradients = true
 """
 

@@ -55,8 +55,8 @@ def test_what_is_sound_or_not_known_is_no_warning(lines):
     [
         # The mean of 10 steps is below half of 0.4 once 6 of them are 0.05: 4·0.4 + 6·0.05 < 2.
         ("Reward has collapsed", "reward", 0.4, 0.05, 36),
-        # Below 0.2 · 0.5 once 9 of 10 are 0.05, and one 0.5: 0.095.
-        ("Entropy is falling away", "entropy", 0.5, 0.05, 39),
+        # Below 0.1 · 0.5 once all of 10 are 0.04: one of 0.5 makes the mean 0.086.
+        ("Entropy is falling away", "entropy", 0.5, 0.04, 40),
         # Above 3 · 0.5 once 3 of 10 are 4: 1.55.
         ("Entropy is rising", "entropy", 0.5, 4.0, 33),
         # Above 0.2 once 4 of 10 are 0.6.

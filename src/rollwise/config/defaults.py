@@ -31,7 +31,12 @@ SINGLE_RESPONSES: dict[str, dict[str, Any]] = {
     "exit": {"type": "fixed_count", "samples": 1},
     "advantage": {"baseline": "belief"},
     "step": {"normalize_gradients": True},
-    "learner": {"average": "responses", "mini_batches": 16, "warmup_updates": 40},
+    "learner": {
+        "average": "responses",
+        "mini_batches": 16,
+        "warmup_updates": 40,
+        "max_grad_norm": 0.03,
+    },
 }
 """The method where none is given (docs/belief.md)."""
 

@@ -134,7 +134,7 @@ def _rules(
     reward = figure("reward")
     yield "reward", reward, reward < 0.5 * _best(reward)
     entropy = figure("entropy")  # nats a token
-    yield "entropy_falls", entropy, entropy < 0.2 * entropy[START]
+    yield "entropy_falls", entropy, entropy < 0.1 * entropy[START]
     yield "entropy_rises", entropy, entropy > 3.0 * entropy[START]
     clipped = figure("clip_fraction")
     yield "clipping", clipped, clipped > 0.2

@@ -86,6 +86,7 @@ def test_single_responses_are_the_default_as_they_are_of_train():
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
     assert (config.data.train_batch_size, actor.ppo_mini_batch_size, rollout.n) == (256, 16, 1)
     assert actor.optim.lr_warmup_steps == 3  # verl's are steps, of 16 updates each
+    assert actor.grad_clip == 0.03
     assert (actor.loss_agg_mode, rollout.calculate_log_probs) == ("seq-mean-token-mean", True)
 
 
