@@ -28,7 +28,7 @@ RATES = {"": 1.0, "0.1 M": 0.5, "1.3 M": 0.5, "5 M": 0.3}
 
 Those of larger models follow the inverse of their width, as the rates of weights between layers do
 (Yang et al., Tensor Programs V, arXiv 2203.03466). For the small one that would be 1.5, at which
-GRPO and SPO unlearn hard sums (docs/study.md).
+GRPO and SPO unlearn hard sums.
 """
 BIMODAL = "bimodal"
 APART = "lengths apart"

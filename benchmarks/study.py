@@ -44,10 +44,6 @@ MAIN_SETS = ("7 to 10 terms", "bimodal", "2 to 10 terms")
 """The sets that settings are chosen on: a method has one choice for all sets, as a user has."""
 
 DEFAULT = "default of rollwise train"
-UNSTEADY = "single half by posterior"
-"""The default with the learner that the rule chooses for it: it stalls, so no figure shows it."""
-OURS = (DEFAULT, "single by posterior", UNSTEADY)
-"""What is not a rival."""
 
 Values = Mapping[str, Any]
 
@@ -68,20 +64,10 @@ class Choosing:
     """
 
     def __init__(self, folder: Path, problems: Path, workers: int, quick: bool) -> None:
-        self.folder, self.workers = folder, workers
-        sets = MAIN_SETS[:1] if quick else MAIN_SETS
-        tokens = 10_000 if quick else METHODS["choosing"]["tokens"]
-        self.configs = {
-            name: make_settings(
-                CompareConfig,
-                {
-                    "base": merge(METHODS["base"], settings_of(name, problems, choosing=True)),
-                    "methods": METHODS["methods"],
-                    "tokens": tokens,
-                    "evaluations": 4,
-                },
-            )
-            for name in sets
+        self.folder, self.workers, self.quick = folder, workers, quick
+        self.bases = {
+            name: merge(METHODS["base"], settings_of(name, problems, choosing=True))
+            for name in (MAIN_SETS[:1] if quick else MAIN_SETS)
         }
 
     def choose(self, method: str) -> dict[str, Any]:
@@ -91,38 +77,46 @@ class Choosing:
         best = {k: v for c in candidates.values() for k, v in c["values"][c["start"]].items()}
         trials = []
         for candidate in candidates.values():
+            tokens = candidate.get("tokens", METHODS["choosing"]["tokens"])
             values = [best | value for value in candidate["values"]]
-            scores = [self.score(method, each) for each in values]
+            scores = [self.score(method, each, tokens) for each in values]
             for value in candidate.get("narrower", []):
                 if scores[0] == max(scores):
                     values.insert(0, best | value)
-                    scores.insert(0, self.score(method, values[0]))
+                    scores.insert(0, self.score(method, values[0], tokens))
             for value in candidate.get("wider", []):
                 if scores[-1] == max(scores):
                     values.append(best | value)
-                    scores.append(self.score(method, values[-1]))
+                    scores.append(self.score(method, values[-1], tokens))
             best = values[int(np.argmax(scores))]
-            trials += [{"values": v, "score": s} for v, s in zip(values, scores, strict=True)]
+            scored = zip(values, scores, strict=True)
+            trials += [{"tokens": tokens, "values": v, "score": s} for v, s in scored]
         return {"chosen": best, "trials": trials}
 
-    def score(self, method: str, values: Values) -> float:
+    def score(self, method: str, values: Values, tokens: int) -> float:
         """Return the mean accuracy over sets and seeds, of the last two evaluations of each run."""
         records = Records(self.folder / slug(method))
         short = ",".join(f"{name}={value}" for name, value in values.items())
-        runs = [
-            PlannedRun(
-                f"{slug(problems)}/seed-{seed}/{short}", config.run_settings(method, seed, values)
-            )
-            for seed in METHODS["choosing"]["seeds"]
-            for problems, config in self.configs.items()
-        ]
+        length = {"tokens": 10_000 if self.quick else tokens, "evaluations": 4}
+        of_length = short if tokens == METHODS["choosing"]["tokens"] else f"{short},{tokens} tokens"
+        runs = []
+        for problems, base in self.bases.items():
+            settings = {"base": base, "methods": METHODS["methods"], **length}
+            config = make_settings(CompareConfig, settings)
+            runs += [
+                PlannedRun(
+                    f"{slug(problems)}/seed-{seed}/{of_length}",
+                    config.run_settings(method, seed, values),
+                )
+                for seed in METHODS["choosing"]["seeds"]
+            ]
         for _ in train_missing(runs, records, min(self.workers, len(runs))):
             pass
         curves = [records.curve(run) for run in runs]
         if not all(curves):
             raise SystemExit("stopped; the same command resumes")
         score = float(np.mean([curve.accuracy[-2:].mean() for curve in curves if curve]))
-        print(f"{method}: {score:.3f} with {short}", flush=True)
+        print(f"{method}: {score:.3f} with {of_length}", flush=True)
         return score
 
 
@@ -179,6 +173,14 @@ def part_settings(part: str, only: Sequence[str]) -> dict[str, Any]:
     chosen = json.loads(CHOSEN.read_text(encoding="utf-8"))
     names = only or [name for name in METHODS["methods"] if name in chosen]
     return settings | {"methods": {name: with_chosen(name, chosen) for name in names}}
+
+
+def offered_all() -> list[str]:
+    """List the methods that have chosen from all candidates."""
+    chosen = json.loads(CHOSEN.read_text(encoding="utf-8"))
+    last = {name for value in METHODS["candidates"]["bound"]["values"] for name in value}
+    tried = {name: [trial["values"] for trial in own["trials"]] for name, own in chosen.items()}
+    return [m for m in METHODS["methods"] if any(last <= v.keys() for v in tried.get(m, []))]
 
 
 def curves_of(problems: str) -> dict[str, list[Curve]]:

@@ -24,7 +24,7 @@ from problem_sets import PROBLEM_SETS, settings_of
 from rich.console import Console
 from rich.table import Table
 from scipy import special, stats
-from study import DEFAULT, OURS, STUDY, curves_of, slug
+from study import DEFAULT, STUDY, curves_of, slug
 from study_figure import COLORS, IMAGES, STYLE, write_svg
 
 from rollwise.records import flatten
@@ -72,7 +72,7 @@ def gain_on(problems: str) -> tuple[str, dict[str, float]]:
         method: np.array([curve.end for curve in curves])
         for method, curves in curves_of(problems).items()
     }
-    best = max(ends.keys() - OURS, key=lambda method: float(interquartile_mean(ends[method])))
+    best = max(ends.keys() - {DEFAULT}, key=lambda method: float(interquartile_mean(ends[method])))
     shared = min(len(ends[DEFAULT]), len(ends[best]))
     gains = ends[DEFAULT][:shared] - ends[best][:shared]
     middle = float(interquartile_mean(gains))

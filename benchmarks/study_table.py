@@ -51,23 +51,27 @@ def middle_and_mean(values: Sequence[float], sign: str = "") -> str:
 
 
 def print_chosen() -> None:
-    """Print what each method chose, and its scores: gradients as they are, normalized, chosen."""
+    """Print what each method chose, and the scores of some of its trials."""
     names = {
         "normalized gradients": "step.normalize_gradients",
         "updates a step": "learner.mini_batches",
         "rate": "learner.learning_rate",
         "average": "learner.average",
         "warm-up, updates": "learner.warmup_updates",
+        "bound": "learner.max_grad_norm",
     }
-    unless_chosen = {"learner.warmup_updates": 10}
-    head = ["method", *names, "score as they are", "normalized", "as chosen"]
+    unless_chosen = {"learner.warmup_updates": 10, "learner.max_grad_norm": 1.0}
+    short = METHODS["choosing"]["tokens"]
+    head = ["method", *names, "score as they are", "normalized", "best"]
+    head += [f"{METHODS['candidates']['bound']['tokens']:,} tokens: unbounded", "bounded"]
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for method, found in json.loads(CHOSEN.read_text(encoding="utf-8")).items():
-        if trials := found["trials"]:
-            values = {name: "its own" for name in names.values()} | unless_chosen | found["chosen"]
-            own = [str(values[name]) for name in names.values()]
-            scores = [trials[0]["score"], trials[1]["score"], max(t["score"] for t in trials)]
-            print(f"| {' | '.join([method, *own, *(f'{score:.3f}' for score in scores)])} |")
+        values = {name: "its own" for name in names.values()} | unless_chosen | found["chosen"]
+        own = [str(values[name]) for name in names.values()]
+        scores = [trial["score"] for trial in found["trials"] if trial["tokens"] == short]
+        longer = [trial["score"] for trial in found["trials"] if trial["tokens"] != short]
+        shown_scores = [f"{score:.3f}" for score in (*scores[:2], max(scores), *longer)]
+        print(f"| {' | '.join([method, *own, *shown_scores, *[''] * (2 - len(longer))])} |")
 
 
 def main() -> None:

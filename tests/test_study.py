@@ -30,8 +30,8 @@ def choosing(study):
         made = object.__new__(study.Choosing)
         made.tried = []
 
-        def score(method, values):
-            made.tried.append(values)
+        def score(method, values, tokens):
+            made.tried.append((tokens, values))
             return sum(worths.get(name, {}).get(value, 0.0) for name, value in values.items())
 
         made.score = score
@@ -55,23 +55,23 @@ def test_each_setting_is_the_best_of_its_candidates_and_the_last_one_is_widened(
         "learner.mini_batches": 64,
         "learner.learning_rate": 2e-4,
     }
-    assert [trial["values"] for trial in found["trials"]] == made.tried
-    assert {values["learner.mini_batches"] for values in made.tried} == {8, 16, 32, 64}
+    assert [(trial["tokens"], trial["values"]) for trial in found["trials"]] == made.tried
+    assert {values["learner.mini_batches"] for _, values in made.tried} == {8, 16, 32, 64}
     rates = {1e-4, 1.4e-4, 2e-4, 2.8e-4}
-    assert {values["learner.learning_rate"] for values in made.tried} == rates
+    assert {values["learner.learning_rate"] for _, values in made.tried} == rates
 
 
 def test_every_method_chooses_from_the_same_candidates_but_what_defines_it(study, choosing):
     """Where scores are equal, as here, values beyond both ends are tried."""
     trials = {name: len(choosing({}).choose(name)["trials"]) for name in study.METHODS["methods"]}
     fixed = {name: trials.pop(name) for name in study.METHODS["fixed"]}
-    assert fixed == {"FlashREINFORCE": 18, "default of rollwise train": 0}  # 2 average by response
-    assert set(trials.values()) == {20}
+    assert fixed == {"FlashREINFORCE": 20}  # 2 of the others' average by response or by token
+    assert set(trials.values()) == {22}
 
 
 def test_what_is_recorded_are_runs_of_the_settings_that_are_chosen(study):
     """A curve that was made with other settings than the page says would be found here."""
-    names = study.part_settings("compare", [])["methods"]
+    names = json.loads(study.CHOSEN.read_text())
     checked = 0
     paths = {name: study.STUDY / study.slug(name) / "curves.jsonl" for name in study.PROBLEM_SETS}
     for problems, path in paths.items():
