@@ -207,8 +207,11 @@ def main() -> None:
     known = METHODS["methods"] if given.part == "choose" else PROBLEM_SETS
     if unknown := [name for name in given.names if name not in known]:
         parser.error(f"there is no {', '.join(unknown)}; there are: {'; '.join(known)}")
-    if given.part == "compare" and not CHOSEN.exists():
-        parser.error("nothing is chosen yet: run `python benchmarks/study.py choose` first")
+    only = [name for name in given.only.split(",") if name]
+    if given.part == "compare":
+        chosen = json.loads(CHOSEN.read_text(encoding="utf-8")) if CHOSEN.exists() else {}
+        if missing := [n for n in only or chosen or ["any method"] if n not in chosen]:
+            parser.error(f"nothing is chosen for {'; '.join(missing)}: run `study.py choose` first")
     os.chdir(HERE.parent)  # so that records name files as seen from there
     study = STUDY.relative_to(HERE.parent)
     with tempfile.TemporaryDirectory() as temporary:
@@ -222,7 +225,7 @@ def main() -> None:
                     text = json.dumps(found | {method: result}, indent=1)
                     CHOSEN.write_text(text + "\n", encoding="utf-8")
             return
-        settings = part_settings(given.part, [name for name in given.only.split(",") if name])
+        settings = part_settings(given.part, only)
         settings["workers"] = given.workers
         if given.seeds:
             settings["seeds"] = given.seeds
