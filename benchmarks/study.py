@@ -175,14 +175,6 @@ def part_settings(part: str, only: Sequence[str]) -> dict[str, Any]:
     return settings | {"methods": {name: with_chosen(name, chosen) for name in names}}
 
 
-def offered_all() -> list[str]:
-    """List the methods that have chosen from all candidates."""
-    chosen = json.loads(CHOSEN.read_text(encoding="utf-8"))
-    last = {name for value in METHODS["candidates"]["bound"]["values"] for name in value}
-    tried = {name: [trial["values"] for trial in own["trials"]] for name, own in chosen.items()}
-    return [m for m in METHODS["methods"] if any(last <= v.keys() for v in tried.get(m, []))]
-
-
 def curves_of(problems: str) -> dict[str, list[Curve]]:
     """Read the recorded curves of a set: of each method with enough seeds, in their order."""
     found, names = defaultdict(list), {file_name(name): name for name in METHODS["methods"]}

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from study import DEFAULT, MAIN_SETS, STUDY, curves_of, offered_all, slug
+from study import DEFAULT, MAIN_SETS, METHODS, STUDY, curves_of, slug
 
 from rollwise.statistics.curves import Curve, interquartile_mean
 
@@ -76,10 +76,10 @@ def write_svg(figure: Figure, path: Path, title: str) -> None:
 
 
 def main() -> None:
-    """Draw the methods that chose from all candidates and are recorded on all main sets."""
+    """Draw the methods that are recorded on all main sets."""
     recorded = {p: curves_of(p) for p in MAIN_SETS if (STUDY / slug(p) / "curves.jsonl").exists()}
-    names = [n for n in offered_all() if all(n in methods for methods in recorded.values())]
-    names = [DEFAULT, *(name for name in names if name != DEFAULT)]
+    names = [DEFAULT, *(name for name in METHODS["methods"] if name != DEFAULT)]
+    names = [name for name in names if all(name in methods for methods in recorded.values())]
     count = len(COLORS)
     looks = {name: (COLORS[i % count], DASHES[i // count]) for i, name in enumerate(names)}
     with matplotlib.rc_context(STYLE):
