@@ -103,8 +103,8 @@ def known(problems: str, seed: int, folder: Path, tokens: int, evaluations: int)
 def main() -> None:
     """Print a table, and one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sets", nargs="*", default=MAIN_SETS[:2], help="problem sets")
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("sets", nargs="*", default=MAIN_SETS[:1], help="problem sets")
+    parser.add_argument("--seeds", type=int, default=METHODS["seeds"])
     parser.add_argument("--quick", action="store_true", help="a short run in a temporary folder")
     given = parser.parse_args()
     if unknown := [name for name in given.sets if name not in PROBLEM_SETS]:
