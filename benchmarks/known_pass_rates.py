@@ -1,6 +1,6 @@
-"""What single responses would gain if every pass rate were known: a bound on what choice can give.
+"""What single responses would gain if every pass rate were known: what a better belief could give.
 
-The default of `rollwise train` learns with a belief that knows more than any method can: before
+The default of `rollwise train` learns with a belief that knows more than a method can: before
 every third step, eight responses to each of the 1,024 training prompts are drawn on the side, which
 count as nothing (older ones weigh half as much). It chooses the prompts nearest to a pass rate of
 one half, without exploration, and compares responses with the measured pass rates. The learner, the
@@ -8,14 +8,16 @@ problems and the seeds are those of `study.py compare`, whose records it is comp
 
     python benchmarks/known_pass_rates.py [--quick] [--seeds N] [SET ...]
 
-*Tokens* is the share that a method needs to end where SPO ends, as in the study. What is recorded
-in study/SET-known is not repeated; a run takes about four times as long as in the study.
+*Tokens* is the share that a method needs to end where SPO ends, as in the study (≥: a run did
+not). What is recorded in study/SET-known is not repeated; a run takes about four times as long as
+in the study.
 """
 
 import argparse
 import json
 import os
 import shutil
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +25,18 @@ from typing import Any
 
 import numpy as np
 from problem_sets import PROBLEM_SETS, settings_of
-from study import CHOSEN, DEFAULT, HERE, MAIN_SETS, METHODS, STUDY, curves_of, slug, with_chosen
+from study import (
+    CHOSEN,
+    DEFAULT,
+    HERE,
+    MAIN_SETS,
+    METHODS,
+    STUDY,
+    at_its_size,
+    curves_of,
+    slug,
+    with_chosen,
+)
 
 from rollwise.beliefs import Belief
 from rollwise.commands.compare_runs import PlannedRun, Records
@@ -68,6 +81,7 @@ class Measuring:
 
     def on_step(self, metrics: Any) -> None:
         """Measure before the first step, and after every third."""
+        print(f"step {metrics['step']}", end="\r", file=sys.stderr, flush=True)
         if metrics["step"] % EVERY:
             return
         run, belief = self.run, self.run.sampler.belief
@@ -86,8 +100,9 @@ def known(problems: str, seed: int, folder: Path, tokens: int, evaluations: int)
     base = merge(
         METHODS["base"], settings_of(problems, STUDY.relative_to(HERE.parent) / "problems")
     )
-    settings = {"base": base, "methods": {KNOWN: merge(own, knowing)}}
-    config = make_settings(CompareConfig, settings | {"tokens": tokens, "evaluations": evaluations})
+    settings = {"base": base, "methods": {KNOWN: merge(own, knowing)}, "tokens": tokens}
+    settings = at_its_size(settings, problems) | {"evaluations": evaluations}
+    config = make_settings(CompareConfig, settings)
     run = PlannedRun(f"seed-{seed}", config.run_settings(KNOWN, seed, {}))
     records = Records(folder)
     if (curve := records.curve(run)) is None:
@@ -107,8 +122,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=METHODS["seeds"])
     parser.add_argument("--quick", action="store_true", help="a short run in a temporary folder")
     given = parser.parse_args()
-    if unknown := [name for name in given.sets if name not in PROBLEM_SETS]:
-        parser.error(f"there is no {', '.join(unknown)}; there are: {'; '.join(PROBLEM_SETS)}")
+    recorded = {
+        p: curves_of(p) for p in PROBLEM_SETS if (STUDY / slug(p) / "curves.jsonl").exists()
+    }
+    known_sets = [p for p, methods in recorded.items() if {RIVAL, DEFAULT} <= methods.keys()]
+    if unknown := [name for name in given.sets if name not in known_sets]:
+        parser.error(
+            f"nothing to compare with is recorded of {'; '.join(unknown)}; there is of: "
+            f"{'; '.join(known_sets)}"
+        )
+    if given.seeds < 1:
+        parser.error(f"--seeds must be at least 1, got {given.seeds}")
     os.chdir(HERE.parent)  # so that records name files as seen from there
     tokens, evaluations = (
         (10_000, 1) if given.quick else (METHODS["tokens"], METHODS["evaluations"])
@@ -119,13 +143,13 @@ def main() -> None:
         for problems in given.sets[:1] if given.quick else given.sets:
             folder = Path(temporary) if given.quick else STUDY / f"{slug(problems)}-known"
             seeds = range(1 if given.quick else given.seeds)
-            recorded = curves_of(problems)
-            curves = {name: dict(enumerate(recorded[name])) for name in (RIVAL, DEFAULT)}
+            curves = {n: dict(enumerate(recorded[problems][n])) for n in (RIVAL, DEFAULT)}
             curves[KNOWN] = {s: known(problems, s, folder, tokens, evaluations) for s in seeds}
             for name, found in compare_methods(curves, RIVAL).results.items():
-                share = found.reached["tokens"].share
+                reached = found.reached["tokens"]
+                share, bound = reached.share, "≥ " * (reached.runs < len(found.seeds))
                 results[f"{problems}: {name}"] = vars(share)
-                shown = f"{share.value:.2f} [{share.low:.2f}, {share.high:.2f}]"
+                shown = f"{bound}{share.value:.2f} [{share.low:.2f}, {share.high:.2f}]"
                 print(f"| {problems} | {name} | {found.accuracy.value:.3f} | {shown} |", flush=True)
     print(json.dumps(results))
 
