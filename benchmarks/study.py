@@ -120,9 +120,17 @@ class Choosing:
         return score
 
 
+def chooser(method: str, chosen: Mapping[str, Any]) -> str:
+    """Return the method whose learner a method has: its own, or that of another form of it."""
+    return method if method in chosen else METHODS["learner_of"].get(method, method)
+
+
 def with_chosen(method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a method as it is compared, with the learner that it chose."""
-    learner = chosen[method]["chosen"]
+    """Return the settings of a method as it is compared, with the learner that it chose.
+
+    A form that has not chosen for itself has the learner of another form of the method.
+    """
+    learner = chosen[chooser(method, chosen)]["chosen"]
     kept = [METHODS["candidates"][name] for name in METHODS["fixed"].get(method, [])]
     names = {name for candidate in kept for value in candidate["values"] for name in value}
     layers = [nested(item) for item in learner.items() if item[0] not in names]
@@ -171,7 +179,7 @@ def part_settings(part: str, only: Sequence[str]) -> dict[str, Any]:
     if part == "factorial":
         return settings | METHODS["factorial"]["length"] | {"methods": factorial_methods()}
     chosen = json.loads(CHOSEN.read_text(encoding="utf-8"))
-    names = only or [name for name in METHODS["methods"] if name in chosen]
+    names = only or [name for name in METHODS["methods"] if chooser(name, chosen) in chosen]
     return settings | {"methods": {name: with_chosen(name, chosen) for name in names}}
 
 
@@ -202,7 +210,8 @@ def main() -> None:
     only = [name for name in given.only.split(",") if name]
     if given.part == "compare":
         chosen = json.loads(CHOSEN.read_text(encoding="utf-8")) if CHOSEN.exists() else {}
-        if missing := [n for n in only or chosen or ["any method"] if n not in chosen]:
+        compared = only or list(chosen) or ["any method"]
+        if missing := [name for name in compared if chooser(name, chosen) not in chosen]:
             parser.error(f"nothing is chosen for {'; '.join(missing)}: run `study.py choose` first")
     os.chdir(HERE.parent)  # so that records name files as seen from there
     study = STUDY.relative_to(HERE.parent)

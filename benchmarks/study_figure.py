@@ -7,6 +7,7 @@ over seeds, bands reach from the lowest seed to the highest.
 """
 
 import io
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from study import DEFAULT, MAIN_SETS, METHODS, STUDY, curves_of, slug
+from study import CHOSEN, DEFAULT, MAIN_SETS, METHODS, STUDY, curves_of, slug
 
 from rollwise.statistics.curves import Curve, interquartile_mean
 
@@ -76,9 +77,10 @@ def write_svg(figure: Figure, path: Path, title: str) -> None:
 
 
 def main() -> None:
-    """Draw the methods that are recorded on all main sets."""
+    """Draw the methods that are recorded on all main sets, each with a learner of its own."""
     recorded = {p: curves_of(p) for p in MAIN_SETS if (STUDY / slug(p) / "curves.jsonl").exists()}
-    names = [DEFAULT, *(name for name in METHODS["methods"] if name != DEFAULT)]
+    chosen = json.loads(CHOSEN.read_text(encoding="utf-8"))
+    names = [DEFAULT, *(n for n in METHODS["methods"] if n in chosen and n != DEFAULT)]
     names = [name for name in names if all(name in methods for methods in recorded.values())]
     count = len(COLORS)
     looks = {name: (COLORS[i % count], DASHES[i // count]) for i, name in enumerate(names)}

@@ -71,7 +71,7 @@ def test_every_method_chooses_from_the_same_candidates_but_what_defines_it(study
 
 def test_what_is_recorded_are_runs_of_the_settings_that_are_chosen(study):
     """A curve that was made with other settings than the page says would be found here."""
-    names = json.loads(study.CHOSEN.read_text())
+    names = study.METHODS["methods"]
     checked = 0
     paths = {name: study.STUDY / study.slug(name) / "curves.jsonl" for name in study.PROBLEM_SETS}
     for problems, path in paths.items():
