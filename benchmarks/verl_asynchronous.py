@@ -28,9 +28,12 @@ from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/integrations/verl"))
 
-from test_verl_asynchronous_end_to_end import COLOCATED, SEPARATE
-from verl_runs import begin, kill, metrics_of
+from verl_runs import SEPARATE, begin, kill, metrics_of
 
+COLOCATED = """
+verl.trainer.v1.trainer_mode = "colocate_async"
+verl.trainer.v1.sampler.max_off_policy_threshold = 3
+"""
 MODES = {"sync": "", "colocate_async": COLOCATED, "separate_async": SEPARATE}
 SETTINGS = {
     "data.problems": 512,

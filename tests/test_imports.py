@@ -20,23 +20,34 @@ def names_in(path):
             waiting += ast.iter_child_nodes(node)
 
 
-def missing(path, source):
+def modules_in(source):
+    """Map the name of each of the package's modules to its file, packages included."""
+    for path in source.rglob("*.py"):
+        parts = path.relative_to(source).with_suffix("").parts
+        yield ".".join(("rollwise", *parts)).removesuffix(".__init__"), path
+
+
+def missing(path, modules):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("rollwise"):
+        if not isinstance(node, ast.ImportFrom) or node.module is None or node.level:
             continue
-        module = source.joinpath(*node.module.split(".")[1:])
-        found = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
-        known = {*names_in(found)} if found.exists() else set()
-        known |= {each.stem for each in module.glob("*")}
+        if node.module in modules:
+            known = {*names_in(modules[node.module])}
+            known |= {name.rpartition(".")[2] for name in modules if name.startswith(node.module)}
+        elif node.module.startswith(("rollwise", "test_")):
+            known = set()
+        else:
+            continue
         yield from (f"{node.module}:{a.name}" for a in node.names if a.name not in known)
 
 
 def test_what_is_imported_of_ours_exists(root):
-    source = Path(find_spec("rollwise").origin).parent
     paths = [
         p
         for folder in ("tests", "benchmarks", "scripts", "examples")
         for p in (root / folder).rglob("*.py")
     ]
-    found = {str(path.relative_to(root)): [*missing(path, source)] for path in paths}
+    modules = {path.stem: path for path in paths}
+    modules |= modules_in(Path(find_spec("rollwise").origin).parent)
+    found = {str(path.relative_to(root)): [*missing(path, modules)] for path in paths}
     assert {path: names for path, names in found.items() if names} == {}

@@ -15,7 +15,16 @@ import pytest
 pytest.importorskip("verl")
 
 from transformers import AutoTokenizer
-from verl_runs import check, config_of, learnt_rows, metrics_of, recorded_pools, run, run_killed
+from verl_runs import (
+    SEPARATE,
+    check,
+    config_of,
+    learnt_rows,
+    metrics_of,
+    recorded_pools,
+    run,
+    run_killed,
+)
 
 from rollwise.cli import main
 from rollwise.integrations.verl.data import write_data as write_problems
@@ -58,16 +67,6 @@ def test_streamed_groups_of_uneven_size_on_two_workers(tmp_path):
     assert sum(line["surplus_draws"] for line in metrics_of(folder)[1:]) > 0
     actor = folder / "checkpoints/global_step_3/actor"
     assert len(list(actor.glob("model_world_size_2_rank_*.pt"))) == 2
-
-
-SEPARATE = """
-verl.trainer.v1.trainer_mode = "separate_async"
-verl.trainer.v1.sampler.max_off_policy_threshold = 3
-verl.actor_rollout_ref.rollout.nnodes = 1
-verl.actor_rollout_ref.rollout.n_gpus_per_node = 1
-verl.actor_rollout_ref.rollout.checkpoint_engine.backend = "cpu"
-verl.ray_kwargs.ray_init.num_gpus = 2
-"""
 
 
 def test_groups_drawn_in_rounds_by_separate_engines_killed_and_resumed(tmp_path):

@@ -42,6 +42,16 @@ ENVIRONMENT = {
 LIMIT = 1800
 """Seconds for a run: a guard, not a measure."""
 
+SEPARATE = """
+verl.trainer.v1.trainer_mode = "separate_async"
+verl.trainer.v1.sampler.max_off_policy_threshold = 3
+verl.actor_rollout_ref.rollout.nnodes = 1
+verl.actor_rollout_ref.rollout.n_gpus_per_node = 1
+verl.actor_rollout_ref.rollout.checkpoint_engine.backend = "cpu"
+verl.ray_kwargs.ray_init.num_gpus = 2
+"""
+"""verl's settings for engines beside the learner, on devices of their own."""
+
 
 def begin(folder, settings, *arguments, workers=1, verl=""):
     """Start `rollwise verl` in a process group of its own.
