@@ -63,7 +63,8 @@ def print_chosen() -> None:
     unless_chosen = {"learner.warmup_updates": 10, "learner.max_grad_norm": 1.0}
     short = METHODS["choosing"]["tokens"]
     head = ["method", *names, "score as they are", "normalized", "best"]
-    head += [f"{METHODS['candidates']['bound']['tokens']:,} tokens: unbounded", "bounded"]
+    longer_tokens = METHODS["candidates"]["bound"]["tokens"]
+    head += [f"{longer_tokens:,} tokens: unbounded", "bounded", "bounded, 16 updates"]
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for method, found in json.loads(CHOSEN.read_text(encoding="utf-8")).items():
         values = {name: "its own" for name in names.values()} | unless_chosen | found["chosen"]
@@ -71,7 +72,7 @@ def print_chosen() -> None:
         scores = [trial["score"] for trial in found["trials"] if trial["tokens"] == short]
         longer = [trial["score"] for trial in found["trials"] if trial["tokens"] != short]
         shown_scores = [f"{score:.3f}" for score in (*scores[:2], max(scores), *longer)]
-        print(f"| {' | '.join([method, *own, *shown_scores, *[''] * (2 - len(longer))])} |")
+        print(f"| {' | '.join([method, *own, *shown_scores, *[''] * (3 - len(longer))])} |")
 
 
 def main() -> None:
