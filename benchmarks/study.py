@@ -1,10 +1,10 @@
 """The study: what each method reaches for its tokens, each with the learner that suits it best.
 
 Every method learns from 256 responses a step with the built-in learner. How it learns (the
-average, the size of gradients, the number of updates, the learning rate, the warm-up) is chosen for
-each method by itself: from the same candidates, in the same order, by as many runs, on seeds and
-held-out problems that are not reported. Forms in `learner_of` (study/methods.toml) have the learner
-of another form of their method.
+average, the size of gradients, the number of updates, the learning rate, the warm-up, the bound on
+updates) is chosen for each method by itself: from the same candidates, in the same order, on seeds
+and held-out problems that are not reported. Forms in `learner_of` (study/methods.toml) have the
+learner of another form of their method.
 
     python benchmarks/study.py choose [METHOD ...]      # writes study/chosen.json
     python benchmarks/study.py compare [SET ...]        # tables and curves in study/SET

@@ -72,7 +72,7 @@ def print_chosen() -> None:
         scores = [trial["score"] for trial in found["trials"] if trial["tokens"] == short]
         longer = [trial["score"] for trial in found["trials"] if trial["tokens"] != short]
         shown_scores = [f"{score:.3f}" for score in (*scores[:2], max(scores), *longer)]
-        print(f"| {' | '.join([method, *own, *shown_scores, *[''] * (3 - len(longer))])} |")
+        print(f"| {' | '.join([method, *own, *shown_scores])} |")
 
 
 def main() -> None:

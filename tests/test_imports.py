@@ -33,7 +33,8 @@ def missing(path, modules):
             continue
         if node.module in modules:
             known = {*names_in(modules[node.module])}
-            known |= {name.rpartition(".")[2] for name in modules if name.startswith(node.module)}
+            inner = (name.rpartition(".") for name in modules)
+            known |= {name for parent, _, name in inner if parent == node.module}
         elif node.module.startswith(("rollwise", "test_")):
             known = set()
         else:
