@@ -107,7 +107,9 @@ def test_the_weights_of_useless_columns_vanish():
 
 def test_numbers_of_any_scale_are_alike_and_missing_and_equal_ones_say_nothing():
     plain, scaled = (
-        Features({"a": [*numbers, None], "equal": [3] * 4, "pass_rate": [0.5] * 4})
+        Features(
+            {"a": [*numbers, None], "equal": [3] * 4, "pass_rate": [0.5] * 4, "v": [[0.1, 0.7]] * 4}
+        )
         for numbers in ([1.0, 2.0, 4.0], [10.0, 1e3, 1e9])
     )
     for features in (plain, scaled):

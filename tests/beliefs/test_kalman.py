@@ -54,6 +54,17 @@ def test_later_drifts_are_smoothed():
     assert belief.metrics()["belief_drift"] == pytest.approx(0.3 * np.sqrt(1 + np.pi * 1.5 / 8))
 
 
+@pytest.mark.parametrize("reward", [0, 1])
+def test_a_belief_survives_hundreds_of_steps_of_equal_rewards_and_recovers(reward):
+    belief, indices = LogitKalman(40), np.arange(40)
+    for _ in range(300):
+        belief.learn(indices[:20], np.full(20, reward), np.ones(20))
+    assert np.isfinite(belief.priors(indices)).all()
+    for _ in range(60):
+        belief.learn(indices, indices % 2, np.ones(40))
+    assert belief.believe(indices)[0].mean() == pytest.approx(0.5, abs=0.1)
+
+
 @pytest.mark.parametrize("variance", [0.3, 4.0])
 def test_the_variance_of_the_set_is_learnt_from_single_draws(variance):
     """Started at 1.5, it comes within a third of the true one."""

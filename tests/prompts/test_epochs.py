@@ -81,6 +81,15 @@ def test_when_it_switches(settings, switch):
         assert set(batch) == HARD or not sampler.hard_only
 
 
+def test_visits_end_with_those_of_the_hard_prompts():
+    sampler = Curriculum(range(10), 5, levels=LEVELS, visits=2)
+    for _ in range(3):
+        assert not sampler.exhausted
+        batch = sampler.ask()
+        sampler.tell(batch, [1] * 5, [2] * 5)
+    assert sampler.exhausted
+
+
 def test_levels_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match=r"^levels must have one entry for each of the 3 prompts"):
         Curriculum("abc", 1, levels=[4, 4])

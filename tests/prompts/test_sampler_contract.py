@@ -113,6 +113,7 @@ def test_samplers_learn_from_what_they_are_told():
         (Posterior, {"decay": -0.1}, "^decay must lie between 0 and 1, got -0.1$"),
         (Worth, {"objective": "grpo"}, "objective must be one of linear, log, sqrt, arcsine"),
         (Worth, {"power": -1.0}, "power must be finite and at least 0, got -1.0"),
+        (Worth, {"power": 600}, "power must be at most 100, got 600"),
         (Worth, {"exploration": 0.0}, "exploration must be above 0, at most 1, got 0.0"),
         (Uniform, {"decay": 1.5}, "^decay must lie between 0 and 1, got 1.5$"),
         (curriculum, {"uniform_epochs": np.nan}, "^uniform_epochs must be finite and at least 0"),

@@ -58,6 +58,17 @@ def test_where_sampling_may_stop_only_earlier_draws_count():
     assert found == pytest.approx(np.array([3 / 4, -2 / 5, 4 / 6]) * share)
 
 
+@pytest.mark.parametrize("prior", [(1.0, 1.0), (0.25, 15.75)])
+def test_a_prompt_that_may_be_given_up_weighs_as_any_other(prior):
+    stopping = Stopping(Balanced(2, 2), Rounds(1, 32), 32, prior, give_up_below=0.1)
+    assert stopping.fewest == 4
+
+
+@pytest.mark.parametrize("alpha", range(1, 16))
+def test_a_fixed_count_is_fixed_whatever_is_believed(alpha):
+    assert Stopping(FixedCount(8), Rounds(8, rounds=1), 8, prior=(alpha, 16 - alpha)).is_fixed
+
+
 def sequences_of(stopping, rewards=()):
     """All reward sequences after which sampling stops."""
     correct = int(sum(rewards))

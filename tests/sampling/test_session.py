@@ -192,6 +192,8 @@ def test_ending_all_keeps_what_is_in_the_pools(schedule):
     assert session.surplus == len(draws) - 1
     with pytest.raises(ValueError, match="is not in flight"):
         session.record(given_up[0], 1.0)
+    session.add(["c"])
+    assert {draw.key for draw in session.next_draws(4)} == {"c"}
 
 
 @pytest.mark.parametrize("keys", [["a"], ["b", "b"], ["b", None], []])

@@ -22,6 +22,10 @@ def test_by_default_half_a_group_of_each_kind_with_an_allocation_its_counts_in_o
         ("size must be even", {"group_size": 3}),
         ("zero_variance", {"zero_variance": "forget"}),
         ("refills", {"refills": 0}),
+        (
+            "zero_variance",
+            {"exit_rule": rw.FixedCount(1), "schedule": rw.Rounds(1, 1), "objective": "reward"},
+        ),
         ("objective", {"objective": "median"}),
         ("scale_by_std", {"objective": "log", "scale_by_std": True}),
         ("zero_variance", {"allocation": rw.GVM(mean_draws=4), "zero_variance": "refill"}),
@@ -72,6 +76,18 @@ def test_an_answer_that_is_no_list_of_keys_names_the_sampler(answer, said):
     recipe, roll_out = StepRecipe(zero_variance="refill"), rolled(lambda draw: 0)
     with pytest.raises(PluginError, match=rf"Answering: `ask` \(.*, line \d+\) must return {said}"):
         take_step(recipe, Answering(answer), roll_out, 1)
+
+
+def test_a_refill_takes_no_more_from_a_sampler_that_runs_out():
+    class Emptied(Answering):
+        exhausted = property(lambda self: not self.answer)
+
+        def ask(self, count=None, exclude=()):
+            self.answer, given = [], self.answer
+            return given
+
+    recipe, roll_out = StepRecipe(zero_variance="refill"), rolled(lambda draw: 0)
+    assert len(take_step(recipe, Emptied(["a"]), roll_out, 1).groups) == 1
 
 
 KEYS = [f"q{i}" for i in range(40)]

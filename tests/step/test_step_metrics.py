@@ -5,15 +5,26 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from rolled import Answer
 
 from rollwise.engines import Completion
 from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
 from rollwise.prompts import Prioritized, Uniform
-from rollwise.sampling import GVM, Balanced, FixedCount, Pool, RolloutSession, Rounds, Streamed
+from rollwise.sampling import (
+    GVM,
+    Balanced,
+    FixedCount,
+    Pool,
+    PositiveFocused,
+    RolloutSession,
+    Rounds,
+    Streamed,
+)
 from rollwise.step import (
     Episode,
     RolloutCost,
     Rollouts,
+    Span,
     StepRecipe,
     Usage,
     make_group,
@@ -59,7 +70,7 @@ def make_step(pools=POOLS, lost=()):
 
 
 def test_every_figure_by_hand():
-    metrics = rollout_metrics(*make_step(), first=2)
+    metrics = rollout_metrics(*make_step(), size=2)
     entropy = metrics.pop("entropy")
     assert metrics == {
         # The first two of each: 1 0, 0 0, 1 1.
@@ -94,17 +105,30 @@ def test_every_figure_by_hand():
 def test_episodes_are_counted_by_their_ends():
     session = RolloutSession(["a"], FixedCount(3), Rounds(size=3, rounds=1))
     for draw, end in zip(session.next_draws(), ["done", "truncated", "done"], strict=True):
-        session.record(draw, 1.0, Episode(spans=(), usage=Usage(1, turns=2), end=end))
+        spans = [Span([1, 2], np.full(2, -0.5, np.float32))]
+        session.record(draw, 1.0, Episode(spans=spans, usage=Usage(9, turns=2), end=end))
     [pool] = session.pools.values()
     groups = [make_group(StepRecipe(), pool)]
-    metrics = rollout_metrics(Rollouts(session), groups, first=2)
+    metrics = rollout_metrics(Rollouts(session), groups, size=2)
     assert metrics["ends"] == {"done": 2, "truncated": 1, "failed": 0}
     assert metrics["turns"] == 2
+    assert metrics["entropy"] == 0.5  # per learned token; seven others were broken off
+
+
+def test_the_reward_is_that_of_draws_which_every_prompt_has_whatever_they_show():
+    """The hard prompt draws twice, the easy one once: only their first draws compare."""
+    session = RolloutSession(["easy", "hard"], PositiveFocused(1), Streamed(4))
+    while draws := session.next_draws():
+        for draw in draws:
+            session.record(draw, float(draw.key == "easy" or draw.index), Episode.of(Answer()))
+    groups = [make_group(StepRecipe(), pool) for pool in session.pools.values()]
+    assert [len(pool) for pool in session.pools.values()] == [1, 2]
+    assert rollout_metrics(Rollouts(session), groups, size=4)["reward"] == 0.5
 
 
 def test_draws_lost_for_good_leave_figures_that_are_numbers():
     """A prompt of which nothing arrived, six draws tried three times, counts as without signal."""
-    metrics = rollout_metrics(*make_step({"gone": [], "there": [0, 1]}, lost=["gone"]), first=2)
+    metrics = rollout_metrics(*make_step({"gone": [], "there": [0, 1]}, lost=["gone"]), size=2)
     assert (metrics["failed_draws"], metrics["lost_draws"], metrics["draws"]) == (18, 6, 2)
     assert metrics["reward"] == metrics["zero_variance_first"] == 0.5
     json.dumps(metrics, allow_nan=False)

@@ -100,7 +100,7 @@ def directions(vectors: NDArray[np.floating]) -> Column:
     sample = np.asarray(vectors[:: max(1, len(vectors) // SAMPLED)], dtype=float)
     centre = sample.mean(axis=0)
     _, sizes, found = np.linalg.svd(sample - centre, full_matrices=False)
-    kept = min(DIRECTIONS, int((sizes > 1e-6 * sizes[0]).sum()))
+    kept = min(DIRECTIONS, int((sizes > 1e-6 * np.linalg.norm(sample)).sum()))
     scale = math.sqrt(len(sample) / max(float((sizes[:kept] ** 2).sum()), 1e-300))
     return Column(vectors, found[:kept].T * scale, centre)
 
@@ -115,7 +115,8 @@ def column_of(name: str, values: Sequence[Any]) -> Column | None:
     if not known:
         raise ValueError(f"the column {name!r} is empty")
     if not _plain(known):
-        return directions(_vectors(name, given))
+        column = directions(_vectors(name, given))
+        return column if column.width else None
     texts = name in LABELS or any(isinstance(value, str | bool) for value in known)
     few = isinstance(known[0], int) and len(set(known)) <= MOST_LABELS // 4
     labelled = texts or (few and name != PASS_RATE)

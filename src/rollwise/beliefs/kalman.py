@@ -23,6 +23,8 @@ NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(7)
 SPREAD_INFORMATION, SPREAD_MEMORY = 50.0, 0.99
 # Bounds of the standard deviation of the set's logits, in units of the initial one.
 SCALES = 0.2, 5.0
+# The logit beyond which expected pass rates are not distinguished, and the level does not move.
+FURTHEST = 15.0
 
 
 @dataclass(eq=False, kw_only=True)
@@ -108,6 +110,7 @@ class LogitKalman(Belief):
 
     def believe(self, indices: Indices | slice) -> tuple[Floats, Floats]:
         mean, variance = self.logits(indices)
+        mean = np.clip(mean, -FURTHEST, FURTHEST)
         mode = logistic(mean)
         return logistic(mean / spread(variance)), 1.0 / (variance * mode * (1.0 - mode))
 
@@ -153,7 +156,7 @@ class LogitKalman(Belief):
         gain = max(self.drift_gain, 1.0 / self._steps) if self.drift_gain else 0.0
         step = gain * surprise / slope if slope else 0.0
         self._drift = float(np.clip(step, -LONGEST_STEP, LONGEST_STEP))
-        self._level += self._drift
+        self._level = float(np.clip(self._level + self._drift, -FURTHEST, FURTHEST))
 
     def _scale_by(self, surprise: Floats, slope: Floats, offset: Floats) -> None:
         """Take a Newton step of the scale's logarithm; `offset` is what it stretches."""

@@ -146,6 +146,12 @@ class Curriculum(CountingSampler):
         excluded = None if exclude is None else exclude[self._hard]
         return self._hard[self._hard_walk.take(min(count, len(self._hard)), excluded)]
 
+    @property
+    def exhausted(self) -> bool:
+        if self._walk.progress < self.uniform_epochs:
+            return super().exhausted
+        return bool(self.visits and (self._visited[self._hard] >= self.visits).all())
+
     def metrics(self) -> dict[str, float]:
         """Return the epochs of this part, whether only hard prompts come, and the share seen."""
         return {

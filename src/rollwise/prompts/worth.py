@@ -10,7 +10,7 @@ from rollwise.beliefs import Belief, LogitKalman
 from rollwise.beliefs.state import Indices
 from rollwise.prompts.fixed_set import FixedSetSampler
 from rollwise.prompts.keys import Mask, allowed
-from rollwise.sampling.checks import finite_at_least, one_of, setting
+from rollwise.sampling.checks import at_most, finite_at_least, one_of, setting
 from rollwise.sampling.objectives import OBJECTIVES, PassRateObjective
 
 FUNCTIONS = {
@@ -44,6 +44,7 @@ class Worth(FixedSetSampler):
         super().__post_init__()
         one_of("objective", self.objective, tuple(FUNCTIONS))
         finite_at_least("power", self.power, 0)
+        at_most("power", self.power, 100)
         if not 0 < self.exploration <= 1:
             raise ValueError(f"exploration must be above 0, at most 1, got {self.exploration}")
 

@@ -126,7 +126,8 @@ class PassRateObjective(Objective):
 
     With `baseline="pool"`, A = f′(p)·p(1 − p)·k/k₊ for correct members and −f′(p)·p(1 − p)·k/k₋ for
     incorrect ones: the mean of A·∇log π over the group is f′(p)·∇p in expectation, whatever the
-    share of either side. A pool of equal rewards, or of one side, gets zeros.
+    share of either side; of a group with one side alone, 1 − p (correct) or p times that. A pool of
+    equal rewards, or of one side, gets zeros.
 
     `estimates` says what stands for p and p(1 − p). `plug_in` takes n₊/N, which is biased in a pool
     that stopped because of what it held. `unbiased` takes `unbiased_estimates`: `Linear` is then
@@ -207,7 +208,7 @@ class PassRateObjective(Objective):
         alpha, beta = pool.prior
         surprise, share = pool.correct - belief_baseline(pool), 1.0
         if pool.stopping is not None:  # 1 / E[N], relative to the fewest: all prompts weigh alike
-            share = float(pool.stopping.certain_need[0, 0] / pool.stopping.expected_need[0, 0])
+            share = float(pool.stopping.fewest / pool.stopping.expected_need[0, 0])
         advantages: Floats = self.slope(alpha / (alpha + beta)) * share * surprise
         return advantages
 

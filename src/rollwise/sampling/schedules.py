@@ -120,8 +120,12 @@ class _RoundsDispatcher:
         pass
 
     def next(self, ahead: bool) -> SampledPrompt | None:
+        while self._round and self._round[0].ended:
+            self._round.popleft()
         if not self._round:
-            while self._behind and self._behind[-1].processed == self._behind[-1].issued:
+            while self._behind and (
+                self._behind[-1].ended or self._behind[-1].processed == self._behind[-1].issued
+            ):
                 self._behind.pop()
             if not self._behind:
                 self._prompts = [p for p in self._prompts if not p.ended]

@@ -66,7 +66,7 @@ class Stopping:
     @cached_property
     def is_fixed(self) -> bool:
         """Whether the number of draws does not depend on what they show."""
-        return bool(self.certain_need[0, 0] == self.expected_need[0, 0])
+        return bool(np.isclose(self.certain_need[0, 0], self.expected_need[0, 0], rtol=1e-9))
 
     @cached_property
     def satisfied(self) -> Bools:
@@ -100,6 +100,11 @@ class Stopping:
         """The fewest further draws until sampling stops, whatever their rewards."""
         least = self._backward(np.zeros(self._drawn.shape), self.stops, draws=1, least=True)
         return least.astype(int)
+
+    @cached_property
+    def fewest(self) -> int:
+        """The fewest draws that end a prompt unless it is given up, whatever is believed of it."""
+        return int(shared(replace(self, give_up_below=0.0)).certain_need[0, 0])
 
     def worthwhile(self, probability: float) -> NDArray[np.int64]:
         """How many more draws are each needed with at least `probability`; at least `certain_need`.

@@ -31,15 +31,17 @@ beyond its prompt's exit; to a pilot; or its attempt failed."""
 
 
 def rollout_metrics(
-    rollouts: Rollouts, groups: Sequence[TrainedGroup], first: int
+    rollouts: Rollouts, groups: Sequence[TrainedGroup], size: int
 ) -> dict[str, Any]:
     """Summarise the rollouts of a step and their groups, dropped ones included.
 
     How good the policy is (`reward`, `entropy`, `response_tokens`, `truncated`) is measured on the
-    `first` draws of each prompt alone. They are an ordinary sample; a pool that stopped because of
-    what it held is not.
+    first draws of each prompt alone: `size`, or as many as every prompt has whatever its rewards.
+    They are an ordinary sample; a pool that stopped because of what it held is not.
     """
     session, pools = rollouts.session, rollouts.pools
+    certain = [int(p.stopping.certain_need[0, 0]) for p in pools if p.stopping and len(p)]
+    first = min([size, *certain])
     drawn_P = np.array([len(pool) for pool in pools], dtype=int)
     piloted = sum(len(pool) for pilot in rollouts.pilots for pool in pilot.pools.values())
     draws = int(drawn_P.sum()) + session.surplus + piloted
@@ -84,7 +86,7 @@ def _entropy(first_draws: Sequence[ResponseFigures]) -> dict[str, float]:
     known = [response for response in first_draws if not np.isnan(response.surprisal)]
     if first_draws and not known:
         return {}
-    tokens = sum(response.tokens for response in known)
+    tokens = sum(response.learned for response in known)
     return {"entropy": sum(response.surprisal for response in known) / max(tokens, 1)}
 
 

@@ -76,7 +76,8 @@ def _refill(
     session = rollouts.session
     for _ in range(recipe.refills):
         missing = wanted - sum(not pool.zero_variance for pool in rollouts.pools)
-        further = ask(sampler, missing, session.pools) if missing > 0 else []
+        more = missing > 0 and not sampler.exhausted
+        further = ask(sampler, missing, session.pools) if more else []
         if not further:
             break
         session.add(further, **session_arguments(recipe, sampler, further))

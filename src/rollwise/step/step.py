@@ -65,7 +65,7 @@ def conclude(
     """Tell the sampler what was drawn, and measure the step, once `make_groups` has its groups."""
     visits = visit_rows(sampler, rollouts.pools, [group.trained for group in groups])
     metrics = {
-        **rollout_metrics(rollouts, groups, first=recipe.group_size),
+        **rollout_metrics(rollouts, groups, recipe.group_size),
         **tell(sampler, *rollouts.counts()),
         "seconds": {"sampling": rollouts.cost.sampling, "grading": rollouts.cost.grading},
     }
