@@ -63,7 +63,12 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or of_torch or of_system or of_loader
 
 
+def printable(text: str) -> str:
+    """Replace what a terminal would obey by spaces, line ends too: a text may be a model's."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
 def one_line(error: BaseException) -> str:
     """Shorten a library's error to one line, for use in our own message."""
-    message = textwrap.shorten(str(error), 300, placeholder=" ...")
+    message = textwrap.shorten(printable(str(error)), 300, placeholder=" ...")
     return f"{type(error).__name__}: {message}".removesuffix(".")

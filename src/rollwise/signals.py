@@ -30,6 +30,10 @@ class Dropped(BaseException):
     """Work that could be done again is dropped, because the process must end."""
 
 
+class _TimeIsUp(BaseException):
+    """Work takes too long; no `except Exception` of a plug-in takes it for its own error."""
+
+
 @contextmanager
 def _handled(
     numbers: Iterable[int], handler: Callable[[int, FrameType | None], None]
@@ -58,12 +62,14 @@ def raised_after(seconds: float, error: Exception) -> Iterator[None]:
         return
 
     def end(number: int, frame: FrameType | None) -> None:
-        raise error
+        raise _TimeIsUp
 
     with _handled([signal.SIGALRM], end):
         timer = signal.setitimer(signal.ITIMER_REAL, seconds)
         try:
             yield
+        except _TimeIsUp:
+            raise error from None
         finally:
             signal.setitimer(signal.ITIMER_REAL, *timer)
 

@@ -10,6 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, TypeVar
 
 from rollwise.engines.engine import Engine
+from rollwise.errors import printable
 from rollwise.sampling import Draw
 from rollwise.step.outcomes import Completion, LostDraw, Result
 
@@ -141,6 +142,6 @@ def refused_for_good(error: Exception) -> bool:
 
 def fit_for_a_log(text: str, key: str | None) -> str:
     """Make a service's message one line of at most 300 characters, without the key to it."""
-    if key:
-        text = text.replace(key, "***")
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:300]
+    if key and key.strip():
+        text = text.replace(key.strip(), "***")
+    return " ".join(printable(text).split())[:300]

@@ -77,9 +77,14 @@ class ServerEngine(AsyncEngine):
         self.settings, self.tokenizer = settings, tokenizer
         self.max_new_tokens, self.temperature = max_new_tokens, temperature
         name = settings.api_key_env
-        self._key = os.environ.get(name, "") if name else ""
+        self._key = os.environ.get(name, "").strip() if name else ""
         if name and not self._key:
             raise ConfigError(f"`engine.api_key_env`: the environment variable {name} is not set")
+        if not (self._key.isascii() and self._key.isprintable()):
+            raise ConfigError(
+                f"`engine.api_key_env`: the environment variable {name} holds characters that no "
+                "key has"
+            )
         self._client = _connect(settings, self._key)
         self._lost_in_a_row = 0
         super().__init__(batch_size, "server")
@@ -138,15 +143,15 @@ class ServerEngine(AsyncEngine):
 
     def _completion(self, draw: Draw, choice: _Choice) -> Completion:
         ended, tokens = choice.finish_reason == "stop", choice.token_ids
+        text = choice.text.encode("utf-8", "replace").decode()  # a surrogate is no character
         if tokens is None:
-            tokens = list(self.tokenizer.encode(choice.text, add_special_tokens=False))
+            tokens = list(self.tokenizer.encode(text, add_special_tokens=False))
             end = self.tokenizer.eos_token_id
-            if not ended:  # re-encoded, a text may have more tokens than were drawn
-                tokens = tokens[: self.max_new_tokens]
-            elif end is not None and len(tokens) < self.max_new_tokens:
+            if ended and end is not None:
                 tokens.append(end)
+            tokens = tokens[: self.max_new_tokens]  # re-encoded, it may have more than were drawn
         unknown = np.full(len(tokens), np.nan, np.float32)
-        return Completion(draw, tokens, unknown, choice.text, truncated=not ended)
+        return Completion(draw, tokens, unknown, text, truncated=not ended)
 
     def _check_refusal(self, error: Exception, draw: Draw, prompt: list[int]) -> None:
         """Raise an EngineError if the server would refuse the same request again."""

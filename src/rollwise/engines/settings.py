@@ -12,6 +12,18 @@ from rollwise.engines.engine import Engine
 from rollwise.sampling.checks import above_zero, at_least, setting
 
 
+def context_of(config: Any) -> int | None:
+    """Return the most tokens that a model takes, by its configuration; None if it says nothing.
+
+    With LongRoPE (Phi-3 128k), one sequence beyond the original context changes the positions of
+    all that are computed with it: the original context is the most.
+    """
+    rope = getattr(config, "rope_parameters", None) or {}
+    if rope.get("rope_type") == "longrope" and "original_max_position_embeddings" in rope:
+        return int(rope["original_max_position_embeddings"])
+    return getattr(config, "max_position_embeddings", None)
+
+
 @dataclass(frozen=True)
 class EngineInputs:
     """What an engine is opened with.
@@ -39,7 +51,7 @@ class EngineInputs:
     def context(self) -> int:
         """The most tokens of a prompt and its response together, as far as the model allows."""
         longest = self.max_prompt_tokens + self.max_new_tokens
-        return min(longest, getattr(self.model.config, "max_position_embeddings", None) or longest)
+        return min(longest, context_of(self.model.config) or longest)
 
 
 class EngineSettings:

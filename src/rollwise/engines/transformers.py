@@ -14,6 +14,7 @@ from rollwise.engines.continuous import ContinuousBatch
 from rollwise.engines.ends import end_tokens
 from rollwise.engines.engine import Engine
 from rollwise.engines.kv_cache import BucketedCache
+from rollwise.engines.settings import context_of
 from rollwise.engines.tokens import Response, Sampling
 from rollwise.engines.whole_batches import WholeBatch
 from rollwise.errors import PolicyError
@@ -58,7 +59,7 @@ class TransformersEngine(Engine):
         batch_size: int = 256,
     ) -> None:
         self.model, self.tokenizer, self.batch_size = model, tokenizer, batch_size
-        self.context: int = getattr(model.config, "max_position_embeddings", None) or UNKNOWN
+        self.context: int = context_of(model.config) or UNKNOWN
         ends = sorted(end_tokens(model.generation_config, tokenizer))
         self._end_tokens = torch.tensor(ends, device=model.device)
         kind: type[ContinuousBatch | WholeBatch] = ContinuousBatch

@@ -1,7 +1,6 @@
 """From settings to what draws and grades responses: the model, the engine and the grader."""
 
 import functools
-import math
 from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -11,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 from rollwise.config import EvaluateConfig, PrepareConfig, TrainConfig
 from rollwise.engines import Engine, EpisodeEngine, EpisodeLimits
 from rollwise.engines.ends import end_tokens
-from rollwise.engines.settings import EngineInputs
+from rollwise.engines.settings import EngineInputs, context_of
 from rollwise.environments import EpisodeEnvironment
 from rollwise.errors import ConfigError
 from rollwise.grading import Grader
@@ -60,7 +59,7 @@ class SavedModel:
             self._model, self.tokenizer = load_saved(config.model)
             if self._model.device.type == "cuda":
                 in_bfloat16(self._model)
-        self.context: int | None = getattr(self._model.config, "max_position_embeddings", None)
+        self.context = context_of(self._model.config)
 
     def make_engine(self) -> Engine:
         """Make the engine that the settings name."""
@@ -74,8 +73,7 @@ def open_engine(config: Config, model: Any, tokenizer: PreTrainedTokenizerBase) 
         RollwiseError: The engine lacks something, or what is opened is no `Engine`.
     """
     own = config.engine
-    longest = config.data.max_prompt_tokens + config.episode.further_tokens
-    path, limits = model_path(config.model.path), (longest, own.max_new_tokens)
+    path, limits = model_path(config.model.path), (_longest_prompt(config), own.max_new_tokens)
     inputs = EngineInputs(path, model, tokenizer, *limits, own.temperature, own.batch_size)
     engine: object = own.make().open(inputs)
     if not isinstance(engine, Engine):
@@ -83,6 +81,11 @@ def open_engine(config: Config, model: Any, tokenizer: PreTrainedTokenizerBase) 
             f"`engine.type`: {type(engine).__name__} must inherit from `rollwise.engines.Engine`"
         )
     return engine
+
+
+def _longest_prompt(config: Config) -> int:
+    """Return the most tokens from which a response, or a turn of an episode, is drawn."""
+    return config.data.max_prompt_tokens + config.episode.further_tokens
 
 
 class Parts(Generic[C]):
@@ -138,10 +141,11 @@ class Parts(Generic[C]):
         """Play draws as episodes, whose turns an engine draws and the chat template joins."""
         config, tokenizer = self.config, self.model.tokenizer
         environment: EpisodeEnvironment = config.episode.make()
+        longest = _longest_prompt(config) + config.engine.max_new_tokens  # as the engine is opened
         limits = EpisodeLimits(
             turns=config.episode.max_turns,
             tokens=config.episode.max_tokens,
-            context=self.model.context or math.inf,
+            context=min(self.model.context or longest, longest),
             turn_tokens=config.engine.max_new_tokens,
         )
         encode_turn = turn_encoder(tokenizer, end_tokens(None, tokenizer), environment.roles)

@@ -37,7 +37,7 @@ def at_least(name: str, value: int, minimum: int) -> None:
         raise ValueError(f"{name} must be at least {minimum}, got {value}")
 
 
-def at_most(name: str, value: int, maximum: int) -> None:
+def at_most(name: str, value: float, maximum: int) -> None:
     """Refuse a `value` above `maximum`."""
     if value > maximum:
         raise ValueError(f"{name} must be at most {maximum:,}, got {value:,}")

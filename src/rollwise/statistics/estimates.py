@@ -7,8 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from rollwise.sampling import pass_at_k
-
 RESAMPLES = 9999
 """Bootstrap samples of an interval."""
 
@@ -87,11 +85,16 @@ def binomial_intervals(
     return np.where(n == 0, np.nan, low), np.where(n == 0, np.nan, high)
 
 
-def evaluation(correct: Sequence[int], k: int) -> dict[str, dict[str, float]]:
+def evaluation(
+    correct: Sequence[int], k: int, drawn: Sequence[int] | None = None
+) -> dict[str, dict[str, float]]:
     """Return `avg@k` and `pass@k`, each `{"value", "low", "high"}`, of k responses to each problem.
 
-    `correct` says how many of the k responses are correct, shape (P,).
+    Args:
+        correct: How many responses are correct, shape (P,).
+        k: How many responses were to be drawn for each.
+        drawn: How many were, 1 to k, shape (P,); k by default. Those that are lost do not count.
     """
-    correct_P = np.asarray(correct)
-    named = {f"avg@{k}": correct_P / k, f"pass@{k}": pass_at_k(k, correct_P, k)}
+    correct_P, drawn_P = np.asarray(correct), np.full(len(correct), k) if drawn is None else drawn
+    named = {f"avg@{k}": correct_P / drawn_P, f"pass@{k}": (correct_P > 0).astype(float)}
     return {name: vars(mean_over_problems(values)) for name, values in named.items()}

@@ -61,7 +61,8 @@ class Example:
     Attributes:
         prompt: Token ids of the prompt.
         response: Token ids of the response, T of them, an environment's included.
-        logprobs: The engine's log-probability of each, shape (T,); 0 for the environment's.
+        logprobs: The engine's log-probability of each, shape (T,), or empty if it is unknown; 0 for
+            the environment's.
         advantage: How much better it did than expected.
         loss_mask: Which tokens the model drew, shape (T,); None if all. Only they are learned from.
     """
@@ -82,7 +83,9 @@ class Example:
 
     @property
     def drawn_logprobs(self) -> NDArray[np.float32]:
-        """The engine's log-probability of each token that the model drew, shape (D,)."""
+        """The engine's log-probability of each token that the model drew, (D,); NaN if unknown."""
+        if len(self.logprobs) < len(self.response):
+            return np.full(self.drawn, np.nan, np.float32)
         return self.logprobs if self.loss_mask is None else self.logprobs[self.loss_mask]
 
 

@@ -1,10 +1,11 @@
 """The learner: updates a model's weights from responses and their advantages."""
 
 import os
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +71,7 @@ class Learner:
         self._run = Forward(model, temperature, settings.packed)
         count = threads or _core_share(model.device)
         self._threads = ThreadPoolExecutor(count, "rollwise-learner") if count > 1 else None
+        self._thread_count = count
         on_cpu = model.device.type == "cpu"
         default = CPU_MICRO_BATCH_TOKENS if on_cpu else MICRO_BATCH_TOKENS
         self._micro_batch_tokens = settings.micro_batch_tokens or default
@@ -174,7 +176,13 @@ class Learner:
             loss, totals = loss_of(batch)
             return torch.autograd.grad(loss, self.parameters, allow_unused=True), totals
 
-        for gradient, totals in self._threads.map(gradient_of, batches):
+        waiting = deque[Future[tuple[Sequence[Tensor | None], Totals]]]()
+        rest = iter(batches)
+        for batch in islice(rest, self._thread_count + 1):  # each result is as large as the model
+            waiting.append(self._threads.submit(gradient_of, batch))
+        while waiting:
+            gradient, totals = waiting.popleft().result()
+            waiting += [self._threads.submit(gradient_of, batch) for batch in islice(rest, 1)]
             for parameter, part in zip(self.parameters, gradient, strict=True):
                 if part is not None:
                     parameter.grad = part if parameter.grad is None else parameter.grad.add_(part)
@@ -192,6 +200,7 @@ class Learner:
         known = [row for row in old if row is not None]
         before = torch.cat(known) if known else logprobs.detach()
         sampler = logprobs.new_tensor(np.concatenate([e.drawn_logprobs for e in examples]))
+        sampler = torch.where(sampler.isnan(), before, sampler)  # unknown to the engine
         advantages = logprobs.new_tensor(np.repeat([e.advantage for e in examples], lengths))
         bounds = {n: getattr(settings, n) for n in ("clip_low", "clip_high", "dual_clip")}
         loss, clipped = policy_loss(logprobs, before, advantages, **bounds)
@@ -240,6 +249,11 @@ class Learner:
 
     def _old_logprobs(self, examples: Sequence[Example]) -> Old:
         if self.settings.old_logprobs == "engine":
+            if any(np.isnan(example.drawn_logprobs).any() for example in examples):
+                raise EngineError(
+                    "`learner.old_logprobs` = 'engine' needs the log-probability of each token, "
+                    "and the engine reported none; set it to 'learner'"
+                )
             to_device = {"dtype": torch.float32, "device": self.model.device}
             return [torch.as_tensor(example.drawn_logprobs, **to_device) for example in examples]
         old: list[Tensor | None] = [None] * len(examples)
@@ -276,7 +290,7 @@ def _core_share(device: torch.device) -> int:
     if device.type != "cpu":
         return 1
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    most = int(os.environ.get("OMP_NUM_THREADS") or usable or 1)
+    most = int(os.environ.get("OMP_NUM_THREADS", "").split(",")[0] or usable or 1)
     return max(1, min(usable or 1, most) // torch.get_num_threads())
 
 

@@ -6,6 +6,7 @@ import torch
 
 from rollwise.config import TrainConfig
 from rollwise.engines import ENGINES, Engine
+from rollwise.engines.settings import context_of
 from rollwise.errors import ConfigError
 from rollwise.models.building import open_engine
 from rollwise.models.loading import for_sampling, load_model
@@ -25,7 +26,7 @@ class LocalBackend:
         torch.manual_seed(config.seed)  # new adapters draw their weights from it
         weights = checkpoint / "model" if checkpoint else None
         model, self.tokenizer = load_model(config.model, weights)
-        self.context: int | None = getattr(model.config, "max_position_embeddings", None)
+        self.context = context_of(model.config)
         self._config, self._needs_model = config, config.engine.kind.needs_model
         merged, temperature = not self._needs_model, config.engine.temperature
         self.learner = Learner(model, config.learner, temperature, merged)

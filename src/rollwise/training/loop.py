@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from rollwise.beliefs.state import saveable
-from rollwise.errors import RunError
+from rollwise.errors import EngineError, RunError
 from rollwise.grading.program_usage import used_by
 from rollwise.models.saved import list_checkpoints
 from rollwise.records import Row
@@ -79,7 +79,10 @@ def train(run: Run, observer: Observer) -> bool:
 
 
 def evaluate(run: Run) -> dict[str, dict[str, float]]:
-    """Draw and grade `evaluation.samples` responses to every held-out prompt."""
+    """Draw and grade `evaluation.samples` responses to every held-out prompt.
+
+    Lost draws do not count; an EngineError if all are lost.
+    """
     config = run.config
     samples = config.evaluation.samples
     session = RolloutSession(
@@ -91,7 +94,10 @@ def evaluate(run: Run) -> dict[str, dict[str, float]]:
         positive_threshold=config.grading.positive_threshold,
     )
     run.roll_out(session)
-    return evaluation([pool.positives for pool in session.pools.values()], samples)
+    pools = [pool for pool in session.pools.values() if len(pool)]
+    if not pools:
+        raise EngineError(f"all {session.lost:,} responses to held-out prompts were lost")
+    return evaluation([p.positives for p in pools], samples, [len(p) for p in pools])
 
 
 def draw(run: Run, number: int) -> Step:

@@ -81,15 +81,15 @@ def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -
 
 def _resumed(config: TrainConfig, folder: RunFolder, checkpoint: Path, step: int) -> Spent:
     """Take a run's records back to the step of its checkpoint; returns what it has spent."""
-    if what := ", ".join(damaged(folder)):
-        log.warning("%s: %s is missing, or is not what was written", folder.path, what)
-    folder.complete_metrics(step, checkpoint / "run" / "metrics.jsonl")
-    folder.discard_after(step)
     if config.steps < step:
         raise ConfigError(
             f"`steps` must be at least {step}, for the run in {folder.path} has done {step}; "
             f"it is {config.steps}"
         )
+    if what := ", ".join(damaged(folder)):
+        log.warning("%s: %s is missing, or is not what was written", folder.path, what)
+    folder.complete_metrics(step, checkpoint / "run" / "metrics.jsonl")
+    folder.discard_after(step)
     *_, spent = spent_until_each(folder.read_metrics())
     return spent
 

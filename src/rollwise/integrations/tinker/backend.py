@@ -11,6 +11,7 @@ from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 from rollwise.config import TrainConfig
 from rollwise.config.base import Rule, refusals
 from rollwise.engines.ends import end_tokens
+from rollwise.engines.settings import context_of
 from rollwise.errors import ConfigError
 from rollwise.integrations.tinker.settings import KEY
 from rollwise.models.loading import load_tokenizer, model_path
@@ -76,7 +77,7 @@ def _context(path: str) -> int | None:
         shape = AutoConfig.from_pretrained(path, trust_remote_code=False)
     except (OSError, ValueError):
         return None
-    return getattr(shape, "max_position_embeddings", None)
+    return context_of(shape)
 
 
 def _ends(path: str, tokenizer: PreTrainedTokenizerBase) -> set[int]:
