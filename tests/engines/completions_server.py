@@ -16,7 +16,7 @@ class CompletionsServer:
     Attributes:
         faults: What the next requests meet, one each: "busy" (429, come again after `retry_after`),
             "broken" (500), "garbage" (half a JSON text), "strange" (JSON, but no completion),
-            "cut" (half an answer), "aborted" (an unknown finish reason), "refused" (401), or "hang"
+            "cut" (half an answer), "aborted" (an unknown finish reason), "odd" (no characters), "refused" (401), or "hang"
             (no answer until the client goes). None is no fault.
         requests, headers: Of all requests, in order of arrival.
         most: The most requests that were under way at a time.
@@ -102,6 +102,8 @@ class _Handler(BaseHTTPRequestHandler):
         answer = {"object": "text_completion", "choices": [self.choice(body)]}
         if fault == "aborted":
             answer["choices"][0]["finish_reason"] = "abort"
+        if fault == "odd":
+            answer["choices"][0] = {"text": "\ud800" * body["max_tokens"], "finish_reason": "stop"}
         self.send(200, answer, cut=fault == "cut")
 
     def choice(self, body):

@@ -109,7 +109,7 @@ def test_the_key_comes_from_the_environment_and_is_told_to_the_server_alone(
 ):
     monkeypatch.setenv("OPENAI_API_KEY", "ambient")
     monkeypatch.setenv("OPENAI_ORG_ID", "organisation")
-    monkeypatch.setenv("MY_KEY", "secret-key")
+    monkeypatch.setenv("MY_KEY", "secret-key\n")
     complete_one(engine_at(), local[2])
     assert "ambient" not in str(server.headers)
     engine = engine_at(api_key_env="MY_KEY")
@@ -130,11 +130,13 @@ def test_the_key_comes_from_the_environment_and_is_told_to_the_server_alone(
         ({"base_url": ""}, "needs a value for `engine.base_url`"),
         ({"model": ""}, "needs a value for `engine.model`"),
         ({"api_key_env": "NO_KEY"}, "the environment variable NO_KEY is not set"),
+        ({"api_key_env": "ODD_KEY"}, "the environment variable ODD_KEY holds characters that no"),
         ({}, r"pip install 'rollwise\[server\]'"),
     ],
 )
 def test_what_is_missing_is_named(local, settings, message, monkeypatch):
     monkeypatch.setitem(sys.modules, "openai", None)
+    monkeypatch.setenv("ODD_KEY", "a\nb")
     given = {"base_url": "http://localhost/v1", "model": "m", **settings}
     with pytest.raises((ConfigError, EngineError), match=message):
         ServerEngine(ServerSettings(**given), local[1], LIMIT)
@@ -202,6 +204,13 @@ def test_what_fails_is_lost_with_the_reason_and_the_others_are_not(
     (lost,) = [outcome for outcome in outcomes if isinstance(outcome, LostDraw)]
     assert reason in lost.reason
     assert f"1 draws were lost: {lost.reason}" in caplog.text
+
+
+def test_a_text_that_no_tokenizer_takes_is_a_response_within_the_limit(engine_at, server, local):
+    server.faults = ["odd"]
+    odd = complete_one(engine_at(), local[2])
+    assert odd.text == "?" * LIMIT
+    assert 0 < len(odd.tokens) <= LIMIT
 
 
 @pytest.mark.parametrize("fault", ["busy", "broken", "cut"])

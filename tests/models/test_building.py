@@ -3,11 +3,13 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from rollwise.config import EvaluateConfig, make_settings
 from rollwise.engines import Engine, EpisodeEngine
+from rollwise.engines.settings import context_of
 from rollwise.errors import ConfigError, ModelError
 from rollwise.models.building import Parts
 from rollwise.models.loading import model_path
@@ -57,6 +59,12 @@ def test_a_model_without_a_generation_config_ends_where_its_tokenizer_says(tmp_p
         assert parts.engine.end_tokens == {1}
 
 
+def test_a_model_with_longrope_keeps_to_its_original_context():
+    rope = {"rope_type": "longrope", "original_max_position_embeddings": 32}
+    config = SimpleNamespace(max_position_embeddings=256, rope_parameters=rope)
+    assert context_of(config) == 32
+
+
 def test_the_context_of_an_episode_has_room_for_all_of_its_turns(monkeypatch):
     """32 tokens of a prompt, 64 of the turns before the last, and 16 of that."""
     monkeypatch.setattr("rollwise.engines.vllm.VLLMEngine", FakeVLLM)
@@ -68,7 +76,7 @@ def test_the_context_of_an_episode_has_room_for_all_of_its_turns(monkeypatch):
     }
     with parts_of(**settings) as parts:
         assert isinstance(parts.engine, EpisodeEngine)
-        assert FakeVLLM.made.context == 32 + 64 + 16
+        assert FakeVLLM.made.context == parts.engine._limits.context == 32 + 64 + 16
 
 
 @pytest.mark.parametrize(

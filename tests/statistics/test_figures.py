@@ -202,4 +202,6 @@ def test_the_figures_of_known_counts():
     found = evaluation([0, 1, 2, 4], k=4)
     assert [found[name]["value"] for name in ("avg@4", "pass@4")] == [7 / 16, 3 / 4]
     assert found["avg@4"]["low"] < 7 / 16 < found["avg@4"]["high"]
+    lost = evaluation([0, 1, 2, 1], 4, drawn=[4, 4, 2, 1])
+    assert [lost[name]["value"] for name in ("avg@4", "pass@4")] == [9 / 16, 3 / 4]
     assert str(Estimate(0.5, 0.4021, 0.5979)) == "0.500 [0.402, 0.598]"

@@ -19,6 +19,7 @@ from plain_learner import (
 )
 
 from rollwise.engines.transformers import TransformersEngine
+from rollwise.errors import EngineError
 from rollwise.sampling import Draw
 from rollwise.sampling.draws import draw_seed
 from rollwise.step.groups import Example
@@ -154,6 +155,17 @@ def test_tokens_are_weighted_by_how_much_likelier_the_learner_finds_them(model, 
     assert metrics["importance_weight"] == pytest.approx(weight, rel=1e-4)
     assert metrics["importance_truncated"] == (cap == 2.0)
     assert metrics["sampler_gap"] == pytest.approx(np.log(3), rel=1e-3)
+
+
+@pytest.mark.parametrize("unknown", [lambda e: e.logprobs[:0], lambda e: e.logprobs * np.nan])
+def test_an_engine_that_knows_no_probabilities_is_trained_with_as_one_that_agrees(model, unknown):
+    examples = make_examples(model)
+    wanted, learner = plain_gradient(model, examples), make_learner(model)
+    steps, given = watch(learner), [replace(e, logprobs=unknown(e)) for e in examples]
+    assert learner.learn(given)["importance_weight"] == 1
+    assert_close(steps[0][1], wanted)
+    with pytest.raises(EngineError, match="the engine reported none; set it to 'learner'"):
+        make_learner(model, mini_batches=2, old_logprobs="engine").learn(given)
 
 
 def test_engine_and_learner_agree_on_the_probability_of_every_token(model, tokenizer):

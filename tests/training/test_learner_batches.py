@@ -2,7 +2,9 @@
 
 import copy
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from closeness import assert_close
@@ -34,6 +36,21 @@ def test_the_number_of_threads_does_not_change_the_gradients(model, mini_batches
     gap, other_gap = (m.pop("sampler_gap") for m in metrics)
     assert max(gap, other_gap) < SAME
     assert metrics[1] == pytest.approx(metrics[0], rel=1e-4)
+
+
+def test_a_learner_holds_few_gradients_at_a_time(model):
+    learner, held = make_learner(model, threads=2, micro_batch_tokens=12), [0]
+
+    class Counted(ThreadPoolExecutor):
+        def submit(self, *work):
+            held.append(held[-1] + 1)
+            future = super().submit(*work)
+            return SimpleNamespace(result=lambda: (held.append(held[-1] - 1), future.result())[1])
+
+    learner._threads = Counted(2)
+    learner.learn(make_examples(model, SIZES * 6))
+    assert len(held) > 12
+    assert (max(held), held[-1]) == (3, 0)
 
 
 def test_micro_batches_keep_within_the_budget_and_leave_out_what_teaches_nothing(model):

@@ -205,6 +205,9 @@ def test_a_run_keeps_its_settings(whole, train, state_of, screen):
     message = screen()
     assert "`exit.type` cannot change" in message
     assert "has 'balanced', given was 'fixed_count'" in message
+    assert train(whole, "--resume", steps="1") == 2
+    assert "`steps` must be at least" in screen()
+    assert (whole / "checksums.txt").exists()
     assert state_of(whole) == before
 
 
