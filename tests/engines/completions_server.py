@@ -16,8 +16,8 @@ class CompletionsServer:
     Attributes:
         faults: What the next requests meet, one each: "busy" (429, come again after `retry_after`),
             "broken" (500), "garbage" (half a JSON text), "strange" (JSON, but no completion),
-            "cut" (half an answer), "aborted" (an unknown finish reason), "odd" (no characters), "refused" (401), or "hang"
-            (no answer until the client goes). None is no fault.
+            "cut" (half an answer), "aborted" (an unknown finish reason), "odd" (no characters),
+            "refused" (401), or "hang" (no answer until the client goes). None is no fault.
         requests, headers: Of all requests, in order of arrival.
         most: The most requests that were under way at a time.
         left: Is set once a client has gone while its request hung.
