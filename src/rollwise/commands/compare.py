@@ -23,7 +23,7 @@ from rollwise.commands.compare_tables import comparison_tables, in_words
 from rollwise.commands.folder import settle, write_settings
 from rollwise.commands.plan import compare_rewards
 from rollwise.commands.show import methods_in_words, progress, say, show, write_figures
-from rollwise.config import CompareConfig, TrainConfig, make_config, make_settings
+from rollwise.config import CompareConfig, make_config, make_settings
 from rollwise.config.compare import FIRST_OF_CHOOSING
 from rollwise.errors import ConfigError
 from rollwise.records import RunFolder
@@ -46,9 +46,11 @@ def compare(
     if config.rewards is not None:
         compare_rewards(config, config.rewards, path, console)
         return
-    train = partial(_train, config, Records(path), console)
+    records = Records(path)
+    records.check(config.length(1.0, config.evaluations))
+    train = partial(_train, config, records, console)
     write_settings(path, config)
-    say(console, methods_in_words(own_settings(config)))
+    say(console, methods_in_words(config.each()))
     chosen = _choose_settings(config, train)
     curves = _train_all(config, chosen, train)
     baseline = config.baseline or next(iter(curves))
@@ -158,18 +160,10 @@ def _tell(path: Path, config: CompareConfig, comparison: Comparison, console: Co
     }
     write_figures(path / "comparison", content, tables, words)
     seal(RunFolder(path))
-    made = own_settings(config, comparison.chosen)
+    made = config.each(comparison.chosen)
     configs = {name: each.model_dump(mode="json") for name, each in made.items()}
     report = write_comparison_report(path, comparison, words, tables, configs)
     say(console, [f"report: {report}"])
-
-
-def own_settings(
-    config: CompareConfig, chosen: Mapping[str, Values] | None = None
-) -> dict[str, TrainConfig]:
-    """Return the settings of each method's runs, with the values that it chose."""
-    given = chosen or {}
-    return {m: make_config(config.run_settings(m, 0, given.get(m, {}))) for m in config.compared}
 
 
 def _folder(method: str, values: Values) -> str:

@@ -18,8 +18,9 @@ from typing import Any
 
 from rich.console import Console
 
-from rollwise.commands.train import CHANGEABLE, ENDS, train_in
+from rollwise.commands.train import CHANGEABLE, train_in
 from rollwise.config import TrainConfig, make_config
+from rollwise.config.train import ENDS
 from rollwise.errors import RunError
 from rollwise.files import write_text
 from rollwise.records import RunFolder, flatten, read_lines, refuse_changes
@@ -75,6 +76,24 @@ class Records:
         if flatten(line["settings"], ".") != flatten(run.settings, "."):
             return None
         return replace(Curve.from_json(line["curve"]), folder=self.path / run.name)
+
+    def check(self, length: Mapping[str, Any]) -> None:
+        """Refuse a `length` of all runs that is below a recorded one, or evaluates it elsewhere.
+
+        A longer run goes on from the recorded one.
+        """
+        wanted = flatten(length, ".")
+        for name, line in self._lines.items():
+            had = {key: flatten(line["settings"], ".").get(key) for key in wanted}
+            if name.startswith("runs/") and had != wanted:
+                shorter = [k for k in ENDS if k in wanted and (had[k] or 0) > wanted[k]]
+                changed = [k for k in wanted if had[k] != wanted[k]]
+                if shorter or not {*changed} & {*ENDS}:
+                    key = (shorter or changed)[0]
+                    raise RunError(
+                        f"`{key}` of the runs in {self.path} is {had[key]}, and would be "
+                        f"{wanted[key]}: runs can only become longer; give another --output"
+                    )
 
     def add(self, run: PlannedRun) -> None:
         """Record a run that is done."""

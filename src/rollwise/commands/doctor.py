@@ -27,7 +27,6 @@ from rollwise.config import (
     CompareConfig,
     PlanConfig,
     TrainConfig,
-    make_config,
     make_settings,
     read_toml,
 )
@@ -40,7 +39,7 @@ from rollwise.tasks.tables import is_path
 MARKS: dict[State, str] = {"works": "ok", "missing": "--", "broken": "!!"}
 
 TRACKERS = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases"}
-SOURCES = ("data.train", "data.heldout", "data.sources")
+SOURCES = ("data.train", "data.heldout", "data.sources", "benchmarks")
 
 ReadForVerl = Callable[[Mapping[str, Any]], TrainConfig]
 
@@ -78,8 +77,15 @@ def _of_file(path: Path, try_it: bool, read_for_verl: ReadForVerl) -> list[Check
         detail = "valid for `rollwise verl`; the table [verl] itself is not checked"
     else:
         fits = [name for name, kind in KINDS.items() if given.keys() <= kind.model_fields.keys()]
-        command = fits[0] if fits else "train"
-        detail, runs = _runs(command, given)
+        refused: list[RollwiseError] = []
+        for command in fits or ["train"]:
+            try:
+                detail, runs = _runs(command, given)
+                break
+            except RollwiseError as error:
+                refused.append(error)
+        else:
+            raise refused[0]
     if try_it and command != "train":
         of = "verl" if command == "verl" else f"`{command}`"
         raise ConfigError(f"--try takes a step of `rollwise train`; the file is for {of}")
@@ -99,7 +105,7 @@ def _runs(command: str, given: dict[str, Any]) -> tuple[str, list[Any]]:
     detail, runs = f"valid for `rollwise {command}`", [config]
     if isinstance(config, CompareConfig):
         config.check_methods()
-        runs = [make_config(config.run_settings(method, 0, {})) for method in config.compared]
+        runs = [*config.each().values()]
     if isinstance(config, PlanConfig) or getattr(config, "rewards", None):
         runs = []  # nothing is trained
     if replayed:
@@ -146,7 +152,8 @@ def _needs(config: CommandConfig) -> Iterator[tuple[str, str]]:
 
 def _sources(settings: Mapping[str, Any]) -> list[str]:
     named = [settings.get(name) or [] for name in SOURCES]
-    return [s for each in named for s in ([each] if isinstance(each, str) else each)]
+    texts = [s for each in named for s in ([each] if isinstance(each, str) else each)]
+    return [text.partition("=")[2] or text for text in texts]  # a benchmark may be name=file
 
 
 def _check_file(config: Any, source: str) -> Check:

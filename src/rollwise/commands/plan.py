@@ -12,7 +12,7 @@ from rich.console import Console
 
 from rollwise.commands.folder import settle, write_settings
 from rollwise.commands.show import methods_in_words, progress, say, show, write_figures
-from rollwise.config import CompareConfig, PlanConfig, make_config, make_settings
+from rollwise.config import CompareConfig, PlanConfig, make_settings
 from rollwise.records import RunFolder
 from rollwise.records.final import seal
 from rollwise.simulate.planning import plan_method, prices_of, read_prompts
@@ -78,8 +78,7 @@ def compare_rewards(config: CompareConfig, rewards: str, path: Path, console: Co
     has_lengths = bool(len(prompts[0].recorded.tokens))
     described = recorded_in_words(prompts)
     tables = replay_tables(methods, baseline, has_lengths)
-    settings = {name: make_config(config.run_settings(name, 0, {})) for name in methods}
-    words = [*methods_in_words(settings), *replay_in_words(methods, baseline, has_lengths)]
+    words = [*methods_in_words(config.each()), *replay_in_words(methods, baseline, has_lengths)]
     say(console, [described])
     show(console, tables)
     say(console, words)

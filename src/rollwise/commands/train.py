@@ -10,6 +10,7 @@ from rich.console import Console
 from rollwise.commands.folder import settle
 from rollwise.commands.train_display import TrainingDisplay, describe_finding, summary_table
 from rollwise.config import TrainConfig, make_config
+from rollwise.config.train import ENDS
 from rollwise.errors import PolicyError
 from rollwise.files import damaged_files
 from rollwise.records import Row, RunFolder, refuse_changes
@@ -20,9 +21,6 @@ from rollwise.signals import TERMINATING, Dropped, Terminated
 
 if TYPE_CHECKING:  # torch takes seconds to load
     from rollwise.training.state import Run
-
-ENDS = ("steps", "tokens", "seconds")
-"""Settings that say when a run ends."""
 
 CHANGEABLE = (*ENDS, "checkpoint", "records", "evaluation.every", "plugin_folder", "stall_limit")
 """Settings that may differ when a run is resumed; any other change would make it another run."""

@@ -54,21 +54,24 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Lay settings over each other, section by section; later layers win.
 
     If a layer names another kind for a section, settings that only the lower kind has are dropped.
+    `base`, each method of `methods`, and `verl` hold sections themselves.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
         for name, upper in layer.items():
             lower = merged.get(name)
-            if isinstance(lower, Mapping) and isinstance(upper, Mapping):
+            if not isinstance(lower, Mapping) or not isinstance(upper, Mapping):
+                merged[name] = upper
+            elif name in CHOICES:
                 merged[name] = {**_kept(name, lower, upper), **upper}
             else:
-                merged[name] = upper
+                merged[name] = merge(lower, upper)
     return merged
 
 
 def _kept(name: str, lower: Mapping[str, Any], upper: Mapping[str, Any]) -> Mapping[str, Any]:
-    choice = CHOICES.get(name)
-    if choice is None or choice.tag not in upper:
+    choice = CHOICES[name]
+    if choice.tag not in upper:
         return lower
     if upper[choice.tag] == lower.get(choice.tag, choice.default):
         return lower

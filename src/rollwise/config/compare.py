@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from rollwise.config.base import CommandConfig, merge, nested
 from rollwise.config.reading import make_config
-from rollwise.config.sections import Section
-from rollwise.config.train import TrainConfig
+from rollwise.config.sections import Section, differs
+from rollwise.config.train import ENDS, TrainConfig
 from rollwise.errors import ConfigError
 
 FIRST_OF_CHOOSING = 1000
@@ -39,7 +39,7 @@ class MethodsConfig(CommandConfig):
         """Return the given settings of a method's run."""
         own = {key: v for key, v in self.methods[method].items() if key not in ("choose", "seeds")}
         folder = {} if self.plugin_folder is None else {"plugin_folder": self.plugin_folder}
-        return merge(self.base, own, *layers, folder)
+        return merge(folder, self.base, own, *layers)
 
     @staticmethod
     def _checked(method: str, given: Mapping[str, Any]) -> TrainConfig:
@@ -82,8 +82,8 @@ class CompareConfig(MethodsConfig):
     combination with which it is best; its own table `choose` is merged over this one."""
     choosing: ChoosingSettings = ChoosingSettings()
     workers: int | None = Field(None, ge=1, le=4096)
-    """Run this many at a time; by default as many as processor cores and memory allow, and one per
-    GPU."""
+    """Run this many at a time; by default as many as processor cores and memory allow, and one on
+    a GPU."""
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
@@ -92,6 +92,7 @@ class CompareConfig(MethodsConfig):
         if not all(name.strip() for name in self.methods):
             raise ValueError("`methods` must be named, as [methods.NAME]; a name is empty")
         self._check_length()
+        self._check_decided()
         self._check_names("only", self.only, list(self.methods))
         self._check_names("baseline", [self.baseline] if self.baseline else [], self.compared)
         for method in self.compared:
@@ -99,7 +100,7 @@ class CompareConfig(MethodsConfig):
         return self
 
     def _check_length(self) -> None:
-        given = [name for name in ("steps", "tokens", "seconds") if getattr(self, name) is not None]
+        given = [name for name in ENDS if getattr(self, name) is not None]
         found = " and ".join(f"`{name}`" for name in given) or "none"
         if self.rewards is not None and set(given) - {"steps"}:
             raise ValueError(
@@ -107,6 +108,19 @@ class CompareConfig(MethodsConfig):
             )
         if self.rewards is None and len(given) != 1:
             raise ValueError(f"give one of `steps`, `tokens` and `seconds`; got {found}")
+
+    def _check_decided(self) -> None:
+        """Refuse settings of methods that are the comparison's, and others that nothing reads."""
+        for place, given in (("base", self.base), *self.methods.items()):
+            if found := sorted(given.keys() & {"seed", *ENDS}):
+                raise ValueError(f"`{found[0]}` is the same for all methods; it is in `{place}`")
+            if not isinstance(own := given.get("choose", {}), dict) or not all(
+                isinstance(values, list) for values in own.values()
+            ):
+                raise ValueError(f"`choose` of `{place}` must be a table of lists; it is {own!r}")
+        idle = ("choose", "choosing", "target", "evaluations", "workers")
+        if self.rewards is not None and (found := [name for name in idle if differs(self, name)]):
+            raise ValueError(f"`{found[0]}` is for training, and with `rewards` nothing is trained")
 
     def _check_names(self, key: str, names: list[str], among: list[str]) -> None:
         for name in set(names) - set(among):
@@ -145,8 +159,13 @@ class CompareConfig(MethodsConfig):
         and may be shorter.
         """
         share = self.choosing.share if choosing else 1.0
-        length = self._length(share, 1 if choosing else self.evaluations)
+        length = self.length(share, 1 if choosing else self.evaluations)
         return self._given(method, *map(nested, chosen.items()), {"seed": seed, **length})
+
+    def each(self, chosen: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, TrainConfig]:
+        """Return the settings of each method's runs, with the values that it chose."""
+        values = {method: (chosen or {}).get(method, {}) for method in self.compared}
+        return {m: self._checked(m, self.run_settings(m, 0, own)) for m, own in values.items()}
 
     def check_methods(self) -> None:
         """Check the settings of every method, with each candidate; an error names the method."""
@@ -154,7 +173,7 @@ class CompareConfig(MethodsConfig):
             for chosen in self.candidates(method):
                 self._checked(method, self.run_settings(method, 0, chosen))
 
-    def _length(self, share: float, evaluations: int) -> dict[str, Any]:
+    def length(self, share: float, evaluations: int) -> dict[str, Any]:
         """Say when a run ends, and when it is evaluated."""
         if self.steps is not None:
             steps = max(1, round(share * self.steps))

@@ -5,7 +5,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from rollwise.config.compare import MethodsConfig
-from rollwise.config.sections import AT_A_TIME, Section
+from rollwise.config.sections import AT_A_TIME, Section, differs
 from rollwise.config.train import TrainConfig
 
 
@@ -67,6 +67,8 @@ class PlanConfig(MethodsConfig):
                 "give either recorded `rewards`, or both `alpha` and `beta` of `pass_rates`; got "
                 f"{found or 'none'}"
             )
+        if self.rewards is not None and differs(rates, "prompts"):
+            raise ValueError("`pass_rates.prompts` goes with `alpha` and `beta`, not `rewards`")
         if prices.median is None and self.rewards is None:
             raise ValueError("`prices`: give `median`, the median length of responses in tokens")
         unused = [

@@ -64,6 +64,12 @@ class Settings(BaseModel):
         return value
 
 
+def differs(settings: BaseModel, name: str) -> bool:
+    """Say whether a setting has another value than its default."""
+    field = type(settings).model_fields[name]
+    return bool(getattr(settings, name) != field.get_default(call_default_factory=True))
+
+
 class Section(Settings):
     """A part of the settings."""
 

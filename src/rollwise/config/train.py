@@ -16,8 +16,11 @@ from rollwise.config.learning import (
     RecordSettings,
 )
 from rollwise.config.model import ModelSettings
-from rollwise.config.sections import chosen
+from rollwise.config.sections import chosen, differs
 from rollwise.config.step import GroupSettings, StepSettings, from_recipe, step_recipe
+
+ENDS = ("steps", "tokens", "seconds")
+"""Settings that say when a run ends."""
 
 
 class TrainConfig(SamplingConfig):
@@ -61,5 +64,11 @@ class TrainConfig(SamplingConfig):
             raise ValueError(
                 f"`belief.type` must be `own` with `prompts.type` `{self.prompts.type}`, which "
                 f"takes no belief; it is `{self.belief.type}`"
+            )
+        has_decay = "decay" in type(self.prompts).model_fields
+        if self.belief.type != "own" and has_decay and differs(self.prompts, "decay"):
+            raise ValueError(
+                "`prompts.decay` is the sampler's own belief's (`belief.type` = `own`); the belief "
+                f"is `{self.belief.type}`"
             )
         return self

@@ -164,5 +164,7 @@ def _text(value: Any) -> str:
         return "[" + ",".join(_text(part) for part in value) + "]"
     if isinstance(value, str):
         escaped = value.replace('\\"', '\\\\"').replace('"', '\\"').replace("${", "\\${")
+        trailing = len(escaped) - len(escaped.rstrip("\\"))  # they would escape the quote
+        escaped += "\\" * trailing
         return f'"{escaped}"'
     return json.dumps(value)

@@ -116,7 +116,7 @@ def check(config: Any, settings: TrainConfig, mode: str = "sync") -> None:
 
 def unsupported(settings: TrainConfig, mode: str = "sync") -> list[str]:
     """Say which settings a trainer of verl's, given by verl's name, cannot follow."""
-    if mode not in TRAINERS:
+    if not isinstance(mode, str) or mode not in TRAINERS:
         return [f"`{MODE}` must be one of {sorted(TRAINERS)}; it is {mode!r}"]
     wrong = refusals(RULES, lambda name: attrgetter(name)(settings))
     learner, size = settings.learner, settings.prompts.batch_size
