@@ -100,6 +100,11 @@ def test_what_is_recorded_is_not_repeated_and_others_are_refused(done, tmp_path,
     code, shown = say("compare", tmp_path / "out", other)
     assert code == 2
     assert "`data.max_terms` cannot change" in shown and "has 4, given was 5" in shown
+    for name in ("steps", "evaluations"):
+        code, shown = say("compare", tmp_path / "out", write(TOML), f"--{name}", "1")
+        assert code == 2
+        assert re.search(r"of\s+the\s+runs\s+in .* runs\s+can\s+only", shown, re.S)
+    assert json.loads((tmp_path / "out/config.json").read_text())["config"]["steps"] == 2
 
 
 CURVE = '"curve": ' + json.dumps({name: [0.5] for name in ("accuracy", *COSTS)})
@@ -161,6 +166,9 @@ def test_each_method_takes_its_best_settings(tmp_path, write, say):
         ({"methods": {"a": {"seeds": 0}}, "steps": 1}, "`methods.a.seeds` must be from 1"),
         ({"methods": {"a": {"seeds": True}}, "steps": 1}, "`methods.a.seeds` .* it is True"),
         ({"methods": {" ": {}}, "steps": 1}, "a name is empty"),
+        ({"methods": {"a": {"seed": 7}}, "steps": 1}, "`seed` is the same .*; it is in `a`"),
+        ({"base": {"steps": 7}, "methods": {"a": {}}, "tokens": 1}, "`steps` is .* in `base`"),
+        ({"methods": {"a": {"choose": {"x": 1}}}, "steps": 1}, "`choose` of `a` must be a table"),
         ({"methods": {"a": {}}, "steps": 1, "sedes": 3}, "did you mean `seeds`"),
     ],
 )

@@ -83,6 +83,7 @@ def test_without_lengths_draws_are_the_cost(tmp_path, methods, say):
     ("change", "said"),
     [
         (("seeds = 6", "seeds = 6\ntokens = 9"), "with `rewards` give `steps`, or no length; got"),
+        (("seeds = 6", "seeds = 6\ntarget = 0.5"), "`target` is for training, and with `rewards`"),
         (("rewards.jsonl", "no.jsonl"), "no such file: .*no.jsonl"),
         (("batch_size = 8", "batch_size = 64"), "method `GRPO`: `prompts`: batch_size must be"),
         (("seeds = 6", 'seeds = 6\nbaseline = "x"'), "`baseline` must be one of the methods"),

@@ -144,6 +144,7 @@ def test_a_file_is_read_as_a_run_reads_it(doctor, tmp_path, rows, state, detail)
     [
         ("seeds = 2\n[methods.a]", "valid for `rollwise compare` with `--rewards`; to train, add"),
         ("[methods.a]\nexit = {type = 'balance'}", "method `a`: `exit.type`: should be one of"),
+        ("[data]\nsources = ['a.jsonl']", "valid for `rollwise prepare`"),
         ("[verl]\ntrainer = {nnodes = 2}", "valid for `rollwise verl`; the table [verl] itself is"),
     ],
 )

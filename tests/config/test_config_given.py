@@ -9,6 +9,7 @@ import pytest
 
 from rollwise.cli import COMMANDS, main
 from rollwise.config import CompareConfig, TrainConfig, make_config, make_settings, read_toml
+from rollwise.config.base import merge
 from rollwise.config.reading import sections_of, setting_names
 from rollwise.errors import ConfigError
 from rollwise.sampling import Balanced, FixedCount
@@ -21,6 +22,10 @@ def test_the_command_line_wins_over_the_file_and_the_file_over_the_defaults(sett
     assert (config.steps, config.seed, config.engine.batch_size) == (7, 6, 9)
     config = settle("--exit.negatives", "4", toml="[exit]\npositives = 3\n")
     assert config.exit.make() == Balanced(positives=3, negatives=4)
+    file = {"methods": {"a": {"exit": {"samples": 4}}}, "verl": {"a": {"b": 1}}}
+    merged = merge(file, {"methods": {"a": {"seed": 3}}, "verl": {"a": {"c": 2}}})
+    assert merged["methods"]["a"] == {"exit": {"samples": 4}, "seed": 3}
+    assert merged["verl"]["a"] == {"b": 1, "c": 2}
 
 
 @pytest.mark.parametrize(

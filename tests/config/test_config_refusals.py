@@ -62,6 +62,11 @@ def refusal(*layers) -> str:
             "learner.learningrate = 1",
             "there is no setting `learner.learningrate`; did you mean `learner.learning_rate`.",
         ),
+        ("group = 4", "`group`: should be a .*; it is 4"),
+        (
+            "prompts.decay = 0.3",
+            "`prompts.decay` is for `belief.type` = `own`; that is `logit_kalman`",
+        ),
         ("zzz = 3", "there is no setting `zzz`"),
     ],
 )

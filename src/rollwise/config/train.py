@@ -68,7 +68,6 @@ class TrainConfig(SamplingConfig):
         has_decay = "decay" in type(self.prompts).model_fields
         if self.belief.type != "own" and has_decay and differs(self.prompts, "decay"):
             raise ValueError(
-                "`prompts.decay` is the sampler's own belief's (`belief.type` = `own`); the belief "
-                f"is `{self.belief.type}`"
+                f"`prompts.decay` is for `belief.type` = `own`; that is `{self.belief.type}`"
             )
         return self

@@ -222,11 +222,17 @@ def test_going_on_from_a_checkpoint_equals_never_having_stopped(make_trainer, tm
         resumed.train(resume_from_checkpoint=str(checkpoint))
 
 
-def test_training_ends_when_every_prompt_has_had_its_visits(make_trainer):
+@pytest.mark.parametrize(("updates", "batches"), [(1, 1), (2, 1), (1, 2)])
+def test_training_ends_once_it_has_learned_from_every_prompt(make_trainer, updates, batches):
     sampling = AdaptiveSampling(prompt_sampler=partial(rw.Uniform, visits=1))
-    trainer = make_trainer(sampling, max_steps=20)
+    size = PROMPTS * GROUP // (updates * batches)
+    options = {"per_device_train_batch_size": size, "gradient_accumulation_steps": batches}
+    trainer = make_trainer(
+        sampling, max_steps=20, steps_per_generation=updates * batches, **options
+    )
     trainer.train()
-    assert trainer.sampling_steps == trainer.state.global_step == len(PROBLEMS) / PROMPTS
+    assert trainer.sampling_steps == len(PROBLEMS) / PROMPTS
+    assert trainer.state.global_step == updates * trainer.sampling_steps
 
 
 class FakeVLLM:

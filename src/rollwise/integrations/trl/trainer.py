@@ -1,6 +1,7 @@
 """`GRPOTrainer` with adaptive sampling: which prompts, and how many responses each."""
 
 import inspect
+import math
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import torch
 from accelerate.utils import gather_object
 from numpy.typing import NDArray
 from torch import Tensor
+from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 from rollwise.engines import Engine
@@ -44,6 +46,15 @@ class Row:
     completion: Outcome
     advantage: float
     counts: bool
+
+
+class _EndAfter(TrainerCallback):
+    """Ends training after a step: TRL would end it before the last responses are learned from."""
+
+    step = math.inf
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        control.should_training_stop |= state.global_step >= self.step
 
 
 class AdaptiveGRPOTrainer(GRPOTrainer):
@@ -88,6 +99,8 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         self.sampling_steps = 0
         self._prompts: dict[Key, Sequence[int]] = {}
         self._rows: list[Row] | None = None
+        self._end = _EndAfter()
+        self.add_callback(self._end)
         self._engine = self._make_engine(sampling)
 
     def _make_engine(self, sampling: AdaptiveSampling) -> SharedEngine:
@@ -124,7 +137,11 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         self._engine.load_weights({})  # the engine shares the model, which has been updated
         step = take_step(self._recipe, self.prompt_sampler, self._roll_out, self.sampling_steps)
         self._log_step(step)
-        self.control.should_training_stop |= self.prompt_sampler.exhausted
+        if self.prompt_sampler.exhausted:
+            batches = self.args.steps_per_generation * self.num_iterations
+            updates, rest = divmod(batches, self.args.gradient_accumulation_steps)
+            self._end.step = self.state.global_step + updates
+            self.control.should_training_stop |= rest > 0  # an update needs further prompts
         return make_rows(step.groups, self._groups_per_step, self.num_generations)
 
     def _roll_out(self, session: RolloutSession) -> RolloutCost:
