@@ -5,7 +5,8 @@ import torch
 from completions_server import CompletionsServer
 from tiny_models import LIMIT, make_model, make_tokenizer
 
-from rollwise.config import ModelSettings, ServerSettings
+from rollwise.config import ModelSettings
+from rollwise.engines.settings import ServerSettings
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.models.encoding import encode_prompts
 from rollwise.models.loading import load_model

@@ -11,8 +11,9 @@ from completions_server import CONTEXT
 from tiny_models import LIMIT, complete, complete_one, make_draws
 
 from rollwise.cli import main
-from rollwise.config import ServerSettings, make_config
+from rollwise.config import make_config
 from rollwise.engines import Completion, LostDraw
+from rollwise.engines.settings import ServerSettings
 from rollwise.engines.testing import EngineContract
 from rollwise.errors import ConfigError, EngineError
 from rollwise.sampling import Draw

@@ -83,13 +83,11 @@ class Records:
         A longer run goes on from the recorded one.
         """
         wanted = flatten(length, ".")
-        for name, line in self._lines.items():
+        for line in [own for name, own in self._lines.items() if name.startswith("runs/")]:
             had = {key: flatten(line["settings"], ".").get(key) for key in wanted}
-            if name.startswith("runs/") and had != wanted:
-                shorter = [k for k in ENDS if k in wanted and (had[k] or 0) > wanted[k]]
-                changed = [k for k in wanted if had[k] != wanted[k]]
-                if shorter or not {*changed} & {*ENDS}:
-                    key = (shorter or changed)[0]
+            changed = [key for key in wanted if had[key] != wanted[key]]
+            for key in changed[:1]:
+                if key not in ENDS or (had[key] or 0) > wanted[key]:
                     raise RunError(
                         f"`{key}` of the runs in {self.path} is {had[key]}, and would be "
                         f"{wanted[key]}: runs can only become longer; give another --output"

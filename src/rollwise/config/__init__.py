@@ -9,7 +9,6 @@ from rollwise.config.model import BUILT_IN, BUILT_IN_NAMES, ModelSettings, Model
 from rollwise.config.plan import PlanConfig
 from rollwise.config.reading import make_config, make_settings, read_toml
 from rollwise.config.train import TrainConfig
-from rollwise.engines.settings import ServerSettings, VLLMSettings
 
 KINDS: dict[str, type[CommandConfig]] = {
     "train": TrainConfig,
@@ -33,9 +32,7 @@ __all__ = [
     "ModelSource",
     "PlanConfig",
     "PrepareConfig",
-    "ServerSettings",
     "TrainConfig",
-    "VLLMSettings",
     "make_config",
     "make_settings",
     "read_toml",

@@ -62,11 +62,9 @@ def figures_at(results: Sequence[ProblemResult], k: int) -> dict[str, NDArray[np
     """
     drawn_P = np.array([result.drawn for result in results])
     correct_P = np.array([result.correct.sum() for result in results])
-    found = {
-        "pass": pass_at_k(drawn_P, correct_P, k),
-        "all_correct": 1 - pass_at_k(drawn_P, drawn_P - correct_P, k),
-        "all_wrong": 1 - pass_at_k(drawn_P, correct_P, k),
-    }
+    passed_P = pass_at_k(drawn_P, correct_P, k)
+    all_correct_P = 1 - pass_at_k(drawn_P, drawn_P - correct_P, k)
+    found = {"pass": passed_P, "all_correct": all_correct_P, "all_wrong": 1 - passed_P}
     if all(result.answers is not None for result in results):
         rng = np.random.default_rng(k)
         found["maj"] = np.array([majority_at_k(result, k, rng) for result in results])

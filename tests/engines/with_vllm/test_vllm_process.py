@@ -173,7 +173,7 @@ def test_a_model_that_vllm_cannot_load_is_an_error(tmp_path, tokenizer):
 KILLED = """
 import sys
 from transformers import PreTrainedTokenizerFast
-from rollwise.config import VLLMSettings
+from rollwise.engines.settings import VLLMSettings
 from rollwise.engines.vllm import VLLMEngine
 
 if __name__ == "__main__":

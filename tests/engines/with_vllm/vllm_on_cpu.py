@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from tiny_models import END, LIMIT, PROMPTS, complete
 
-from rollwise.config import VLLMSettings
+from rollwise.engines.settings import VLLMSettings
 from rollwise.engines.vllm import VLLMEngine
 from rollwise.step.session import finished
 
