@@ -40,8 +40,9 @@ from rich.table import Table
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen2Config, Qwen2ForCausalLM
 
 import rollwise as rw
-from rollwise.config import BUILT_IN, ModelSettings, VLLMSettings
+from rollwise.config import BUILT_IN, ModelSettings
 from rollwise.engines import Completion
+from rollwise.engines.settings import VLLMSettings
 from rollwise.engines.transformers import TransformersEngine, unfit_reason
 from rollwise.engines.vllm import VLLMEngine
 from rollwise.grading import ExactGrader

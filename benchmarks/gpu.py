@@ -44,9 +44,10 @@ from rich.table import Table
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from rollwise.config import LearnerSettings, VLLMSettings
+from rollwise.config import LearnerSettings
 from rollwise.engines import Engine
 from rollwise.engines.attention import LayerInputs
+from rollwise.engines.settings import VLLMSettings
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.models.loading import in_bfloat16, merged_weights, model_path
 from rollwise.sampling import Draw
