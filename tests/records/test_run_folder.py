@@ -45,7 +45,7 @@ def test_a_start_is_recorded_with_the_commit_and_stays_when_settings_are_written
     run = RunFolder(tmp_path / "run")
     run.create(CONFIG, started)
     run.write_config({**CONFIG, "more": 1})
-    assert run.read_started() == started
+    assert run.read_about("started") == started
 
 
 @pytest.mark.parametrize("left", [(), (".lock", ".config.json.partial")])

@@ -81,6 +81,18 @@ def test_problems_of_the_held_out_file_are_not_trained_on(load, write, caplog):
     assert "5 problems of " in caplog.text
 
 
+def test_problems_in_both_files_are_found_whatever_their_keys(load, tmp_path):
+    train, heldout = tmp_path / "train.jsonl", tmp_path / "heldout.jsonl"
+    rows = [{"key": str(n), "problem": f"{n}+1?", "answer": str(n + 1)} for n in range(20)]
+    train.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    files = {"data": {"train": str(train), "heldout": str(heldout)}}
+    heldout.write_text(json.dumps(rows[3] | {"key": "x"}) + "\n")
+    assert len(load(**files).train) == 19
+    heldout.write_text(json.dumps(rows[3] | {"key": "5"}) + "\n")
+    with pytest.raises(DataError, match="have different problems of the key '5'"):
+        load(**files)
+
+
 def test_the_built_in_task_can_be_held_out_or_trained_on_beside_a_file(load, write):
     path = write("a.jsonl", range(12))
     own = load(data={"train": path, "heldout": BUILT_IN}, evaluation={"problems": 6})

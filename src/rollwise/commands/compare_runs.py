@@ -78,10 +78,7 @@ class Records:
         return replace(Curve.from_json(line["curve"]), folder=self.path / run.name)
 
     def check(self, length: Mapping[str, Any]) -> None:
-        """Refuse a `length` of all runs that is below a recorded one, or evaluates it elsewhere.
-
-        A longer run goes on from the recorded one.
-        """
+        """Refuse a `length` of all runs that is below a recorded one, or evaluates it elsewhere."""
         wanted = flatten(length, ".")
         for line in [own for name, own in self._lines.items() if name.startswith("runs/")]:
             had = {key: flatten(line["settings"], ".").get(key) for key in wanted}

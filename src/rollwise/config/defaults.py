@@ -65,15 +65,11 @@ def _names_a_method(given: Mapping[str, Any]) -> bool:
     """Say whether anything is given that does not fit single responses."""
     grading = _grading(given, _source(given))
     return (
-        any(_names(given.get(section)) - OF_THE_DATA for section in METHOD)
+        any(isinstance(own := given.get(s), Mapping) and {*own} - OF_THE_DATA for s in METHOD)
         or setting(given, "prompts", "type", None) is not None
         or not GRADERS.get(str(grading["type"]), GraderSettings).right_or_wrong  # as a belief needs
         or setting(given, "episode", "type", "none") != "none"  # whose rewards may be any numbers
     )
-
-
-def _names(section: Any) -> set[str]:
-    return set(section) if isinstance(section, Mapping) else set()
 
 
 def _of_counts(given: Mapping[str, Any], by_belief: bool) -> dict[str, Any]:

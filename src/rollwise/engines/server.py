@@ -78,13 +78,9 @@ class ServerEngine(AsyncEngine):
         self.max_new_tokens, self.temperature = max_new_tokens, temperature
         name = settings.api_key_env
         self._key = os.environ.get(name, "").strip() if name else ""
-        if name and not self._key:
-            raise ConfigError(f"`engine.api_key_env`: the environment variable {name} is not set")
-        if not (self._key.isascii() and self._key.isprintable()):
-            raise ConfigError(
-                f"`engine.api_key_env`: the environment variable {name} holds characters that no "
-                "key has"
-            )
+        if name and not (self._key and self._key.isascii() and self._key.isprintable()):
+            fault = "holds characters that no key has" if self._key else "is not set"
+            raise ConfigError(f"`engine.api_key_env`: the environment variable {name} {fault}")
         self._client = _connect(settings, self._key)
         self._lost_in_a_row = 0
         super().__init__(batch_size, "server")

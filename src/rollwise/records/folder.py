@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rollwise.errors import RunError
 from rollwise.files import CHECKSUMS, LOCK, write_checksums, write_text
@@ -112,7 +112,7 @@ class RunFolder:
         `started` is what `describe_start` returned; by default the recorded one stays.
         """
         if started is None and self.has_config:
-            started = self.read_started()
+            started = self.read_about("started")
         versions = {"python": platform.python_version()}
         for package in VERSIONS_OF:
             try:
@@ -130,13 +130,9 @@ class RunFolder:
         config: dict[str, Any] = recorded["config"]
         return config
 
-    def read_versions(self) -> dict[str, str]:
-        """Read the versions of the packages that the run was begun with, by name."""
-        return dict(self._read_json("config.json").get("versions", {}))
-
-    def read_started(self) -> dict[str, str]:
-        """Read when and where the run started, see `describe_start`; {} if that is not recorded."""
-        return dict(self._read_json("config.json").get("started", {}))
+    def read_about(self, what: Literal["versions", "started"]) -> dict[str, str]:
+        """Read packages' versions, or when and where the run started (`describe_start`)."""
+        return dict(self._read_json("config.json").get(what, {}))
 
     def log(self, metrics: Row) -> None:
         """Append a line to `metrics.jsonl`, synced to disk; NaN and infinity become null."""

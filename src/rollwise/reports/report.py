@@ -113,7 +113,7 @@ def _write(path: Path, under_way: bool, reload: float | None) -> Path:
             **prompt_data(folder, config["grading"]["positive_threshold"]),
         },
         scripts=("prompts.js", *(["reload.js"] if reload else [])),
-        facts=run_facts(config, folder.read_versions(), folder.read_started()),
+        facts=run_facts(config, folder.read_about("versions"), folder.read_about("started")),
         written=datetime.now().astimezone().isoformat(" ", "seconds"),
         under_way=under_way,
         reload=reload,

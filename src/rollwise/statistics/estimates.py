@@ -90,10 +90,7 @@ def evaluation(
 ) -> dict[str, dict[str, float]]:
     """Return `avg@k` and `pass@k`, each `{"value", "low", "high"}`, of k responses to each problem.
 
-    Args:
-        correct: How many responses are correct, shape (P,).
-        k: How many responses were to be drawn for each.
-        drawn: How many were, 1 to k, shape (P,); k by default. Those that are lost do not count.
+    `correct` says how many are correct, and `drawn` how many were not lost (by default k), (P,).
     """
     correct_P, drawn_P = np.asarray(correct), np.full(len(correct), k) if drawn is None else drawn
     named = {f"avg@{k}": correct_P / drawn_P, f"pass@{k}": (correct_P > 0).astype(float)}

@@ -7,6 +7,7 @@ from rollwise.config import BUILT_IN_NAMES, TrainConfig
 from rollwise.errors import ConfigError, DataError
 from rollwise.models.building import Parts
 from rollwise.tasks import Problem, make_built_in, read_source
+from rollwise.tasks.problem import problem_key
 from rollwise.tasks.running_sums import HELDOUT_SEED
 
 log = logging.getLogger(__name__)
@@ -55,11 +56,17 @@ def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
         return _set_apart(_read(config, data.train, data.split), count)
     heldout = _read(config, data.heldout or data.train, data.heldout_split)
     keys = frozenset(problem.key for problem in heldout)
+    shown = {problem_key(problem.messages) for problem in heldout}  # keys may be a file's own
     heldout = heldout[:count]
     if is_built_in:
         return make_built_in(data, data.problems, config.seed, keys), heldout
     problems = _read(config, data.train, data.split)
-    train = [problem for problem in problems if problem.key not in keys]
+    train = [problem for problem in problems if problem_key(problem.messages) not in shown]
+    if twice := {problem.key for problem in train} & {problem.key for problem in heldout}:
+        raise DataError(
+            f"{data.train} and {data.heldout} have different problems of the key {min(twice)!r}; "
+            "give them other values in the column `key`, or none"
+        )
     if len(train) < len(problems):
         left_out = len(problems) - len(train)
         log.warning("%d problems of %s are held out, and not trained on", left_out, data.train)

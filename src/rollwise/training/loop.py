@@ -79,10 +79,7 @@ def train(run: Run, observer: Observer) -> bool:
 
 
 def evaluate(run: Run) -> dict[str, dict[str, float]]:
-    """Draw and grade `evaluation.samples` responses to every held-out prompt.
-
-    Lost draws do not count; an EngineError if all are lost.
-    """
+    """Draw and grade `evaluation.samples` responses to each held-out prompt; lost ones are not."""
     config = run.config
     samples = config.evaluation.samples
     session = RolloutSession(
