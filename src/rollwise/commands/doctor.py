@@ -31,6 +31,7 @@ from rollwise.config import (
     read_toml,
 )
 from rollwise.config.model import looks_local
+from rollwise.config.reading import setting_types
 from rollwise.errors import ConfigError, RollwiseError
 from rollwise.records import flatten
 from rollwise.tasks import read_source
@@ -77,15 +78,10 @@ def _of_file(path: Path, try_it: bool, read_for_verl: ReadForVerl) -> list[Check
         detail = "valid for `rollwise verl`; the table [verl] itself is not checked"
     else:
         fits = [name for name, kind in KINDS.items() if given.keys() <= kind.model_fields.keys()]
-        refused: list[RollwiseError] = []
-        for command in fits or ["train"]:
-            try:
-                detail, runs = _runs(command, given)
-                break
-            except RollwiseError as error:
-                refused.append(error)
-        else:
-            raise refused[0]
+        names = flatten(given, ".").keys()
+        whole = [name for name in fits if names <= setting_types(KINDS[name], given).keys()]
+        command = next(iter(whole + fits), "train")
+        detail, runs = _runs(command, given)
     if try_it and command != "train":
         of = "verl" if command == "verl" else f"`{command}`"
         raise ConfigError(f"--try takes a step of `rollwise train`; the file is for {of}")

@@ -142,6 +142,5 @@ def refused_for_good(error: Exception) -> bool:
 
 def fit_for_a_log(text: str, key: str | None) -> str:
     """Make a service's message one line of at most 300 characters, without the key to it."""
-    if key and key.strip():
-        text = text.replace(key.strip(), "***")
+    text = text.replace(key.strip(), "***") if key and key.strip() else text
     return " ".join(printable(text).split())[:300]

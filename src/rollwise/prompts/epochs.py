@@ -148,9 +148,8 @@ class Curriculum(CountingSampler):
 
     @property
     def exhausted(self) -> bool:
-        if self._walk.progress < self.uniform_epochs:
-            return super().exhausted
-        return bool(self.visits and (self._visited[self._hard] >= self.visits).all())
+        left = slice(None) if self._walk.progress < self.uniform_epochs else self._hard
+        return bool(self.visits and (self._visited[left] >= self.visits).all())
 
     def metrics(self) -> dict[str, float]:
         """Return the epochs of this part, whether only hard prompts come, and the share seen."""

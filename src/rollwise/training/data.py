@@ -63,10 +63,8 @@ def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
     problems = _read(config, data.train, data.split)
     train = [problem for problem in problems if problem_key(problem.messages) not in shown]
     if twice := {problem.key for problem in train} & {problem.key for problem in heldout}:
-        raise DataError(
-            f"{data.train} and {data.heldout} have different problems of the key {min(twice)!r}; "
-            "give them other values in the column `key`, or none"
-        )
+        files = f"{data.train} and {data.heldout}"
+        raise DataError(f"{files} have different problems of the key {min(twice)!r}")
     if len(train) < len(problems):
         left_out = len(problems) - len(train)
         log.warning("%d problems of %s are held out, and not trained on", left_out, data.train)

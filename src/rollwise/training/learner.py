@@ -250,10 +250,8 @@ class Learner:
     def _old_logprobs(self, examples: Sequence[Example]) -> Old:
         if self.settings.old_logprobs == "engine":
             if any(np.isnan(example.drawn_logprobs).any() for example in examples):
-                raise EngineError(
-                    "`learner.old_logprobs` = 'engine' needs the log-probability of each token, "
-                    "and the engine reported none; set it to 'learner'"
-                )
+                why = "`learner.old_logprobs` = 'engine' needs its log-probabilities"
+                raise EngineError(f"{why}, and the engine reported none; set it to 'learner'")
             to_device = {"dtype": torch.float32, "device": self.model.device}
             return [torch.as_tensor(example.drawn_logprobs, **to_device) for example in examples]
         old: list[Tensor | None] = [None] * len(examples)
