@@ -93,6 +93,12 @@ RIGHT = [
     ("3 > x", r"(-\infty, 3)"),
     ("2 < 3 < x", "2 < 3 < x"),
     (r"\langle 1, 2 \rangle", "(1,2)"),
+    (r"5\text{ million dollars}", "5000000"),
+    *((share, "6.4") for share in (r"6.4\%", r"\text{6.4 percent}")),
+    (r"\frac{-3 \pm \sqrt{5}}{2}", r"\frac{-3+\sqrt5}{2}, \frac{-3-\sqrt5}{2}"),
+    ("(1, 2), (-1, 2)", r"(\pm 1, 2)"),
+    (r"\mathbb{R}", r"\mathbb R"),
+    ("12 cm^2", r"12\text{ cm}^2"),
     (
         r"\begin{pmatrix} 1 & 2 \\ 3 & 0.5 \end{pmatrix}",
         r"\begin{pmatrix} 1&2\\[2pt] 3&\frac12 \end{pmatrix}",
@@ -114,7 +120,7 @@ def test_forms_that_people_use(found, answer):
         ("0.0000012", "0.0000014"),
         ("1234567.1", "1234567.2"),
         (r"1\,525", "1, 525, 7"),
-        (r"12.5\%", "12.5"),
+        (r"12.5\%", "1.25"),
         (r"\mathbf{12}", "13"),
         (r"\text{West}", r"\text{East}"),
         ("(A)", "B"),
@@ -154,6 +160,15 @@ def test_forms_that_people_use(found, answer):
         ("3", r"x \equiv 3 \pmod{7}"),
         ("2, 2, 3", "2, 3, 3"),
         ("(A) 5", "B"),
+        ("y > 2", "x > 2"),
+        (r"12\text{ cm}^3", r"12\text{ cm}^2"),
+        *((f"{sign} 5", "5") for sign in (r"\ne", r"\leq", ">", r"\not", r"\dim")),
+        # Several values, of which one is read
+        *((rf"8 {sign} 7", "7") for sign in ("|", r"\vee", r"\Rightarrow")),
+        (r"2\sqrt{3}\text{ cm} = 4\sqrt{3}\text{ cm}", r"2\sqrt{3}"),
+        (r"12\pi\text{ cm}, 13\pi\text{ cm}", r"12\pi"),
+        (r"\sqrt{3}\text{ or maybe } \sqrt{5}", r"\sqrt{3}"),
+        *((rf"3\text{{ {word}}}", "3") for word in ("million", "dozen", "squared", "and a half")),
     ],
 )
 def test_what_stays_wrong_in_any_form(found, answer):

@@ -118,6 +118,8 @@ def test_bombs_cost_their_own_reward_at_most(strict, bomb):
         (r"The final answer is $7$. I hope it is correct. \boxed{5}", "5", "5"),
         (r"$\fbox{3}$ it is", "3", "3"),
         (r"\boxed 5 is it", "5", "5"),
+        (r"\boxed{\fbox{5} + 3}", "8", "{5} + 3"),
+        (r"\boxed{\boxed{2}, 3}", "2, 3", "{2}, 3"),
         (r"$\boxed{50}$ percent", "50", r"50\%"),
         (r"$\boxed{50}\%$", "50", r"50\%"),
         (r"\boxed{50} % a comment", "50", "50"),

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from rollwise.grading.answer_text import bracketed, latex, split, stripped, tight
 from rollwise.grading.answer_values import (
+    CHANGING,
     choice_of,
     number_of,
     same_number,
@@ -60,8 +61,12 @@ def _without_marks(answer: str) -> str:
 
 
 def split_list(answer: str) -> list[str]:
-    """Split an answer such as `2, -3` into its values."""
-    return split(answer, ",", ";", "“and”", "“or”")
+    """Split an answer such as `2, -3` into its values; one ± makes two of a value."""
+    values = split(answer, ",", ";", "“and”", "“or”")
+    signs = ["+-" if each.count("±") == 1 and "⦃" not in each else "±" for each in values]
+    return [
+        value.replace("±", one) for value, both in zip(values, signs, strict=True) for one in both
+    ]
 
 
 # ---- Equations
@@ -75,13 +80,13 @@ def _by_equations(found: str, reference: str, compare: Compare) -> bool | None:
     if not (sides and wanted) or len(sides) == len(wanted) == 1:
         return None
     if len(wanted) == 1:
-        return _is_solved(sides[0]) and are_equal(sides[-1], reference, compare)
+        return _is_solved(sides[0]) and bool(are_equal(sides[-1], reference, compare))
     if len(sides) == 1:
         if _is_solved(wanted[0]):
-            return are_equal(found, wanted[-1], compare)
+            return bool(are_equal(found, wanted[-1], compare))
         return False if number_of(found) is not None else None
     if tight(sides[0]) == tight(wanted[0]):
-        return are_equal(sides[-1], wanted[-1], compare)
+        return bool(are_equal(sides[-1], wanted[-1], compare))
     names = _LETTER.fullmatch(sides[0]) and _LETTER.fullmatch(wanted[0])
     return False if names and number_of(wanted[-1]) is not None else None  # y = 5 for x = 5
 
@@ -104,17 +109,19 @@ def _is_solved(side: str) -> bool:
 class Parts(NamedTuple):
     """The parts of an answer that has several, in the rows of a matrix; all else has one row.
 
-    Its kind is `list`, `union`, or the two brackets around it.
+    Its kind is `list`, `union`, or the two brackets around it; `name` is the x of `x > 2`.
     """
 
     kind: str
     rows: list[list[str]]
+    name: str = ""
 
 
 def _parts_of(answer: str) -> Parts | None:
     """Read a list, a set, an interval, a tuple, a union or a matrix; None of anything else."""
-    if found := re.match(r"[^\W\d_] ?∈ ?", answer):
-        return _parts_of(stripped(answer[found.end() :]))
+    if found := re.match(r"([^\W\d_]) ?∈ ?", answer):
+        parts = _parts_of(stripped(answer[found.end() :]))
+        return parts and parts._replace(name=found[1])
     unions = split(answer, "∪", "“or”")
     if len(unions) > 1 and all(_interval(each) or _parts_of(each) for each in unions):
         return Parts("union", [unions])
@@ -148,25 +155,30 @@ def _interval(answer: str) -> Parts | None:
     elif names != [False, True, False]:
         return None
     brackets = ("(" if signs[0] == "<" else "[") + (")" if signs[1] == "<" else "]")
-    return Parts(brackets, [[sides[0], sides[2]]])
+    return Parts(brackets, [[sides[0], sides[2]]], sides[1])
 
 
 def _by_parts(found: str, reference: str, compare: Compare) -> bool | None:
     """Compare answers of several parts one by one; None if it cannot be told."""
     parts, wanted = _parts_of(found), _parts_of(reference)
-    if "±" in found + reference:
+    if any("±" in value for value in split_list(found) + split_list(reference)):
         return None
     if parts is None or wanted is None:
         if wanted is not None and wanted.kind == "()" and _is_changed(found):
             return False
         several, other = (parts, reference) if parts else (wanted, found)
         is_list = several is not None and several.kind == "list"
-        return False if is_list and number_of(split_unit(other)[0]) is not None else None
+        is_one = parts or number_of(split_unit(other)[0]) is not None
+        return False if is_list and is_one else None
+    if parts.name and wanted.name and parts.name != wanted.name:  # y > 2 for x > 2
+        return False
     is_ordered = _ORDER_COUNTS.get((parts.kind, wanted.kind))
     if parts.kind == wanted.kind:
         is_ordered = parts.kind not in ("list", "union", "⦃⦄")
     if is_ordered is None:
-        return False if _can_never_be(parts, wanted) else None
+        kinds = {parts.kind, wanted.kind}
+        is_other = kinds <= {"()", "[]", "(]", "[)"} and len(wanted.rows[0]) == 2
+        return False if is_other or (wanted.kind[0] in "([" and parts.kind == "⦃⦄") else None
     if [len(row) for row in parts.rows] != [len(row) for row in wanted.rows]:
         return False
     ones, others = (list(itertools.chain(*each.rows)) for each in (parts, wanted))
@@ -195,13 +207,6 @@ _ORDER_COUNTS = {
 """Whether parts of different kinds are compared in their order; others are not comparable."""
 
 
-def _can_never_be(parts: Parts, wanted: Parts) -> bool:
-    if wanted.kind[0] in "([" and parts.kind == "⦃⦄":
-        return True
-    kinds = {parts.kind, wanted.kind}
-    return kinds <= {"()", "[]", "(]", "[)"} and len(wanted.rows[0]) == 2
-
-
 # ---- Answers with one value
 
 
@@ -218,19 +223,24 @@ def _by_values(found: str, reference: str, compare: Compare) -> bool | None:
         return False
     number, target = number_of(value), number_of(wanted)
     if number is not None and target is not None:
-        if wanted_share and not is_share:  # 12.5 and 0.125 are 12.5%
-            return same_number(number, target) or same_number(number, target / 100)
-        if is_share and not wanted_share:  # Math-Verify knows of problems that ask for 10 with 10%
-            return same_number(number / 100, target) or None
-        return same_number(number, target)
+        other = target / 100 if wanted_share else target * 100  # 12.5 and 0.125 are 12.5%
+        is_other = is_share != wanted_share and same_number(number, other)
+        return same_number(number, target) or is_other
     if not value or not wanted or any(map(_AMBIGUOUS.search, (value, wanted))):
         return False
     percents = ("%" * is_share, "%" * wanted_share)
-    return compare(_in_radians(value + percents[0]), _in_radians(wanted + percents[1])) or None
+    is_same = compare(_in_radians(value + percents[0]), _in_radians(wanted + percents[1]))
+    return is_same or (False if "“" in found else None)  # as written, another value may be read
 
 
-_AMBIGUOUS = re.compile(r"\d \d|\d“|\d “\w”")
-"""What Math-Verify would read a number from, though it is not one: 3 4, 2“k”."""
+_AMBIGUOUS = re.compile(
+    rf"\d \d|\d“|\d “\w”|“{CHANGING}|"
+    r"[^\s“”] ?“(?!(?:for|if|when|where)\b)[^”]*”(?![\^}])[^“”]*[\w\\⟦]|"
+    r"\A[^|(\[⦃]*\|[^|]*\Z|"
+    r"\\(?:mid|(?:[Ll](?:ong|eft))?[Rr]ightarrow)(?![A-Za-z]|[^(){}⦃⦄]*[)}⦄])|"
+    r"\A(?:[<>≤≥]|\\(?:n(?:e|eq|ot|eg|less|leq|gtr|geq)|ll|gg|propto|dim)(?![A-Za-z]))"
+)
+"""What Math-Verify would read a value from, though it is not one: 3 4, 2“k”, 8 | 7, ≤ 5."""
 
 
 def _in_radians(answer: str) -> str:

@@ -22,6 +22,7 @@ _READ = {name: sign for sign, name in _SIGNS.items() if "{" not in name[2:]} | {
     **{r"\leq": "≤", r"\geq": "≥", r"\leqslant": "≤", r"\geqslant": "≥", r"\lt": "<"},
     **{r"\gt": ">", r"\lbrace": "⦃", r"\rbrace": "⦄", r"\varnothing": "∅", r"\ast": "·"},
     **{r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\cfrac": r"\frac", r"\iff": r"\Leftrightarrow"},
+    **{r"\vee": "“or”", r"\lor": "“or”", r"\wedge": "“and”", r"\land": "“and”"},
     **{r"\to": r"\rightarrow", **dict.fromkeys((r"\!", r"\(", r"\)", r"\[", r"\]"), "")},
     **dict.fromkeys((r"\,", r"\;", r"\:", "\\ ", "\\\n", r"\quad", r"\qquad"), " "),
     **dict.fromkeys((r"\left", r"\right", r"\left.", r"\right.", r"\limits", r"\rm", r"\it"), " "),
@@ -131,7 +132,7 @@ def _with_arguments(text: str) -> str:
     text = re.sub(r"\{\s*\{([^{}]*)\}\s*\}", r"{\1}", text)
     text = re.sub(r"\\frac\s*([^\W_])", r"\\frac{\1}", text)
     text = re.sub(rf"(\\frac\s*\{{{_BRACED}\}})\s*([^\W_])", r"\1{\2}", text)
-    text = re.sub(r"\\(sqrt|pmod)\s*(\d(?![\d.])|[^\W\d_])", r"\\\1{\2}", text)
+    text = re.sub(r"\\(sqrt|pmod|mathbb|mathcal)\s*(\d(?![\d.])|[^\W\d_])", r"\\\1{\2}", text)
     return re.sub(r"([\^_])\s*(\d+(?:\.\d+)?|[^\W\d_])", r"\1{\2}", text)
 
 

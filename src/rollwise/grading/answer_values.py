@@ -59,8 +59,9 @@ def same_number(first: Fraction, second: Fraction) -> bool:
 
 
 def split_base(answer: str) -> tuple[str, str]:
-    """Split a number into its digits and the base that it names: 52_8."""
-    found = re.fullmatch(r"((?![A-F])[-0-9A-F.]+)_\{([0-9A-Za-z]+)\}", tight(answer))
+    """Split a number into its digits and the base that it names: 52_8, 52 “base” 8."""
+    base = r"(?:_\{|“base”)([0-9A-Za-z]+)\}?"
+    found = re.fullmatch(rf"((?![A-F])[-0-9A-F.]+){base}", tight(answer))
     return (found[1], found[2]) if found else (answer, "")
 
 
@@ -102,18 +103,29 @@ _ENDS = r".*[\d)}\]⦄⟩⟧]"  # of what has a unit
 _PLAIN_UNIT = re.compile(
     rf"({_ENDS}) ((?:dollar|cent|degree|radian|unit|hour|minute|second|day|week|month|year|meter|"
     "metre|yard|mile|pound|ounce|gram|liter|litre|gallon|student|way|point|time|hr)s?|feet|foot|"
-    "inch(?:es)?|people|cm|mm|km|kg|mph|ft|sec|min|mL)"
+    r"inch(?:es)?|people|cm|mm|km|kg|mph|ft|sec|min|mL)(\^\{-?\d\})?"
 )
 _UNIT = re.compile(r"“[^”]*”(?:“[^”]*”|[ /·×.()^-]|\^\{-?\d\})*\Z")
-_NO_UNIT = re.compile(r"\b(?:and|or|if|for|mod|base|hundred|thousand|[mb]illion|percent|pct)\b")
+CHANGING = (
+    r"(?:and\b[^”]*)?\b(?:squared|cubed|factorial|hal(?:f|ves)|thirds?|"
+    r"(?:four|fif|six|seven|eigh|nin|ten|hundred|thousand)ths?)\b"
+)
+"""Words after a number that make it another one."""
+_NO_UNIT = re.compile(rf"\b(?:and|or|if|for|mod|base|percent|pct)\b|\A{CHANGING}")
+_MULTIPLES = {"dozen": "12", "hundred": "10^{2}", "thousand": "10^{3}", "million": "10^{6}"}
+_MULTIPLES |= {"billion": "10^{9}", "trillion": "10^{12}"}
+_MULTIPLE = re.compile(rf"(?<=[\d}}]) ?(“?)({'|'.join(_MULTIPLES)})\b ?", re.IGNORECASE)
 
 
 def split_unit(answer: str) -> tuple[str, str]:
     r"""Split an answer into its value and the unit after it, in its shortest name.
 
     A unit follows a number or a bracket, in `\text{}`, as °, or in plain letters after a space.
-    Dollars may come first. The unit is "" if there is none, or if it has no known name.
+    Dollars may come first. The unit is "" if there is none, or if it has no known name. Millions
+    are part of the value.
     """
+    answer = _MULTIPLE.sub(lambda found: f"×{_MULTIPLES[found[2].lower()]} {found[1]}", answer)
+    answer = stripped(answer.replace("“”", ""))
     if answer.startswith("$"):
         value, unit = split_unit(stripped(answer[1:]))
         return value, unit or "dollar"
@@ -121,19 +133,23 @@ def split_unit(answer: str) -> tuple[str, str]:
         return stripped(answer[:-1]), "degree"
     if found := _PLAIN_UNIT.fullmatch(answer):
         value, unit = split_unit(stripped(found[1]))
-        return value, unit or _unit_name(found[2])
+        return value, unit or _unit_name(found[2], found[3] or "")
     found = _UNIT.search(answer)
     words = " ".join(re.findall("“([^”]*)”", found[0])) if found else ""
     is_letter = len(words) == 1 and words != "L" and words not in _UNITS  # 2k, 2M
     if found is None or is_letter or _NO_UNIT.search(words.casefold()):
         return answer, ""
     value = stripped(answer[: found.start()])
-    return (value, _unit_name(words)) if re.fullmatch(_ENDS, value) else (answer, "")
+    unit = _unit_name(words, "".join(re.findall(r"\^\{.*?\}", found[0])))
+    if value.endswith("°"):  # 90° “clockwise”
+        return stripped(value[:-1]), "degree"
+    return (value, unit) if re.fullmatch(_ENDS, value) else (answer, "")
 
 
-def _unit_name(words: str) -> str:
+def _unit_name(words: str, power: str) -> str:
     word = words.casefold()
-    return _UNITS.get(word) or _UNITS.get(word.removesuffix("s"), "")
+    name = _UNITS.get(word) or _UNITS.get(word.removesuffix("s"), "")
+    return name and name + power
 
 
 def split_percent(answer: str) -> tuple[str, bool]:

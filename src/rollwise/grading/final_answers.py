@@ -22,29 +22,30 @@ _TRIED = 8
 def final_boxes(text: str, count: int) -> list[str] | None:
     r"""Return the contents of the last boxes (`\boxed{}`, `\fbox{}`) of a text, in its order.
 
-    Boxes that are empty or not closed do not count, nor does one that repeats the one before it. A
-    percentage right after a box belongs to it. Returns at most `count`, of the last 8; None if
-    there is none, or if the last one is longer than `LONGEST_BOX`.
+    Boxes that are empty or not closed do not count, nor does one in another or one that repeats the
+    one before it. A percentage right after a box belongs to it. Returns at most `count`, of the
+    last 8; None if there is none, or if the last one is longer than `LONGEST_BOX`.
     """
     found: list[str] = []
-    for box in reversed(list(_BOX.finditer(text))[-_TRIED:]):
-        content, end = box["bare"], box.end()
-        if content is None:
-            closed = _closing_brace(text, end) if box[0].endswith("{") else None
-            if closed is None:
-                if not found and len(text) - end > LONGEST_BOX:
-                    return None
-                continue
-            content, end = text[box.end() : closed].strip(), closed + 1
-        if not content:
+    end = 0
+    for box in list(_BOX.finditer(text))[-_TRIED:]:
+        if box.start() < end:
             continue
-        if _PERCENT.match(text, end):
+        content, start = box["bare"], box.end()
+        if content is None:
+            closed = _closing_brace(text, start) if box[0].endswith("{") else None
+            if closed is None:
+                if len(text) - start > LONGEST_BOX:
+                    found.clear()
+                continue
+            content = re.sub(r"\\(?:boxed|fbox)\b", "", text[start:closed]).strip()
+            start = closed + 1
+        end = start
+        if content and _PERCENT.match(text, end):
             content += r"\%"
-        if not found or found[0] != content:
-            found.insert(0, content)
-        if len(found) == count:
-            break
-    return found or None
+        if content and found[-1:] != [content]:
+            found.append(content)
+    return found[-count:] or None
 
 
 def _closing_brace(text: str, start: int) -> int | None:

@@ -52,9 +52,6 @@ def _reference(answer: str) -> list[Any]:
     return reference
 
 
-_simplified = functools.lru_cache(maxsize=1024)(simplified)  # of references
-
-
 @functools.lru_cache(maxsize=1024)
 def _read_box(content: str) -> list[Any]:
     """Return what Math-Verify reads in a box alone; [] if that is only a text."""
@@ -73,10 +70,9 @@ def verify_answer(found: str, answer: str) -> float:
     `are_equal`, and all else by Math-Verify, both as written and without formatting. The reference
     may also be a list of one or a whole solution. Raises as `verify_math`.
     """
-    reference = bare_reference(answer)
-    if len(found) <= LONGEST_BOX and len(reference) <= LONGEST_BOX:
+    reference, wanted = _wanted(answer)
+    if len(found) <= LONGEST_BOX and wanted is not None:
         with contextlib.suppress(Unreadable):
-            wanted = _simplified(reference)
             verdict = are_equal(simplified(found), wanted, _equal_by_math_verify)
             if not verdict and len(split_list(wanted)) > 1:  # 1,234 may be two values
                 found_values = simplified(found, commas_group=False)
@@ -84,6 +80,15 @@ def verify_answer(found: str, answer: str) -> float:
             if verdict is not None:
                 return float(verdict)
     return _as_written(found, reference)
+
+
+@functools.lru_cache(maxsize=4096)
+def _wanted(answer: str) -> tuple[str, str | None]:
+    """Return a bare reference, as written and without formatting; None if that cannot be read."""
+    reference = bare_reference(answer)
+    with contextlib.suppress(Unreadable):
+        return reference, simplified(reference) if len(reference) <= LONGEST_BOX else None
+    return reference, None
 
 
 def _equal_by_math_verify(found: str, reference: str) -> bool:
@@ -106,12 +111,8 @@ def _as_written(found: str, reference: str) -> float:
     return float(verify(references, readings, timeout_seconds=None))
 
 
-@functools.lru_cache(maxsize=4096)
 def _values_wanted(answer: str) -> int:
-    reference = bare_reference(answer)
-    with contextlib.suppress(Unreadable):
-        return len(split_list(_simplified(reference))) if len(reference) <= LONGEST_BOX else 1
-    return 1
+    return max(1, len(split_list(_wanted(answer)[1] or "")))
 
 
 def last_answer(response: str, answer: str) -> str | None:
@@ -124,7 +125,7 @@ def last_answer(response: str, answer: str) -> str | None:
     boxes = final_boxes(response, wanted)
     if boxes is None:
         return tagged_answer(response)
-    has_several = any(_values_wanted(box) > 1 or r"\pm" in box for box in boxes)
+    has_several = any(_values_wanted(box) > 1 for box in boxes)
     return ", ".join(boxes) if 1 < wanted == len(boxes) and not has_several else boxes[-1]
 
 
