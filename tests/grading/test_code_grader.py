@@ -17,7 +17,7 @@ from rollwise.grading.conversation import LONGEST_REPLY
 from rollwise.grading.testcases import value_of
 
 STDIN = json.dumps({"inputs": ["1 2\n", "3 4\n"], "outputs": ["3\n", "7.0"]})
-CALLS = json.dumps({"inputs": ["1\n2", "[3]\n[4]"], "outputs": ["3", "[3, 4]"], "fn_name": "add"})
+CALLS = json.dumps({"inputs": ["1\n2\n", "[3]\n[4]"], "outputs": ["3", "[3, 4]"], "fn_name": "add"})
 ASSERTS = json.dumps(
     [
         "assert add(1, 2) == 3",
@@ -120,13 +120,16 @@ def test_a_program_cannot_end_what_iterates_over_its_results(grader):
     assert grader.grade(["def is_even(n): raise StopIteration"], [tests]).tolist() == [0.0]
 
 
-def test_endless_programs_end_at_the_limit():
-    """Each kind of tests, with a program that computes; and one that sleeps."""
-    programs = ["while True: pass"] * 3 + ["import time\ntime.sleep(3600)"]
-    with CodeGrader(timeout=1.0, workers=2) as quick:
-        rewards = quick.grade([fenced(code) for code in programs], [STDIN, CALLS, ASSERTS, CALLS])
-        assert rewards.tolist() == [0.0] * 4
+@pytest.mark.parametrize("uncontained", [False, True])
+def test_endless_programs_end_at_the_limit(uncontained):
+    """Each kind of tests, with a program that computes; and with one that sleeps."""
+    programs = ["while True: pass"] * 3 + ["import time\ntime.sleep(3600)"] * 2
+    tests = [STDIN, CALLS, ASSERTS, CALLS, STDIN]
+    with CodeGrader(timeout=1.0, workers=2, uncontained=uncontained) as quick:
+        assert quick.grade([fenced(code) for code in programs], tests).tolist() == [0.0] * 5
         assert quick.failures == 0
+        commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in family(os.getpid())]
+        assert not (uncontained and [each for each in commands if b"inside a sandbox" in each])
 
 
 def test_what_returns_is_bounded_and_no_number_of_it_is_hashed(grader):
@@ -174,6 +177,9 @@ def test_nothing_is_left_behind(grader, uncontained):
         ('{"inputs": ["1"], "outputs": []}', "got 1 inputs and 0 outputs"),
         ('["assert 1 == 1"]', "call no function of the response"),
         ('["assert add("]', "tests are not valid Python"),
+        ('{"inputs": "12", "outputs": "12"}', "must be lists"),
+        ('{"inputs": [5], "outputs": [5], "fn_name": "add"}', "arguments must be a list"),
+        ('["assert add(1, 2) == 3", "import nothing"]', "cannot be run: ModuleNotFoundError"),
     ],
 )
 def test_tests_that_cannot_be_read_are_failures(grader, tests, complaint, caplog):

@@ -193,11 +193,13 @@ def test_closing_ends_a_grade_in_another_thread_leaves_none_and_refuses(tmp_path
     before = set(threading.enumerate())
     with ThreadPoolExecutor(1) as threads:
         grader = FunctionGrader("evaluating:evaluate", timeout=PATIENCE, workers=1)
-        response = f"open({str(begun)!r}, 'w').close() or time.sleep(3600)"
+        starts = "__import__('subprocess').Popen(['sleep', '3600']).pid"
+        response = f"open({str(begun)!r}, 'w').write(str({starts})) and time.sleep(3600)"
         grading = threads.submit(grader.grade, [response, "1"], ["", ""])
-        while not begun.exists():
+        while not (begun.exists() and begun.read_text()):
             time.sleep(0.02)
         grader.close()
+        wait_until_gone(int(begun.read_text()))
         with pytest.raises(RuntimeError, match="the grader is closed"):
             grading.result(PATIENCE)
     with pytest.raises(RuntimeError, match="the grader is closed"):

@@ -47,7 +47,7 @@ class Conversation:
     def extend(self, seconds: float) -> None:
         """Let it take this many seconds from now on."""
         self._usage = ProgramUsage(self._pid, seconds, self._memory)
-        self._looked = time.monotonic()
+        self._looked = self._waited = time.monotonic()
 
     def ask(self, message: Any, longest: int = LONGEST_REPLY) -> Any:
         """Send a message, and `receive` the answer."""
@@ -80,6 +80,7 @@ class Conversation:
             raise NoReply("its message is not JSON") from error
 
     def _wait(self, file: int, event: int) -> None:
+        self._usage.skip(time.monotonic() - self._waited)
         with selectors.DefaultSelector() as selector:
             selector.register(file, event)
             while True:
@@ -88,6 +89,7 @@ class Conversation:
                         raise NoReply("it took too long, or too much memory")
                     self._looked = time.monotonic()
                 if selector.select(STEP):
+                    self._waited = time.monotonic()
                     return
 
 

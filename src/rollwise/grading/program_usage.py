@@ -38,6 +38,10 @@ class ProgramUsage:
         used = used_by(pid)
         self._used = used.seconds if used else 0.0
 
+    def skip(self, seconds: float) -> None:
+        """Do not count time by the clock, in which nobody waited for these processes."""
+        self._last += seconds
+
     def left(self) -> float:
         """Look at the processes, and return the seconds left; 0 if they take too much memory."""
         now, used = time.monotonic(), used_by(self._pid)

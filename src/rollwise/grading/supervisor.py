@@ -23,6 +23,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 
 from rollwise.grading.worker import RETRIED, Failure, Limits, Load, Result, failure_of, send, serve
 
@@ -122,6 +123,9 @@ class Supervisor:
             self._end(worker)
         deadline = time.monotonic() + PATIENCE
         while self._reap() and time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+                    os.kill(int(child), signal.SIGKILL)
             time.sleep(0.005)
 
     def _hand_out(self) -> None:
@@ -139,6 +143,7 @@ class Supervisor:
     def _fork(self) -> None:
         ours, theirs = multiprocessing.Pipe()
         if pid := os.fork():
+            os.setpgid(pid, pid)  # what it starts ends with it
             theirs.close()
             # A message that a worker only begins to send must not keep all others waiting.
             with socket.socket(fileno=os.dup(ours.fileno())) as end:
@@ -210,9 +215,11 @@ class Supervisor:
             send(self._control, [job.number, Failure(kind, reason)])
 
     def _end(self, worker: _Worker) -> int:
-        """Kill a worker, which changes nothing for one that has ended; return its exit code."""
+        """Kill a worker, if it has not ended, and what it started; return its exit code."""
         del self._workers[worker.pipe]
         worker.pipe.close()
+        with contextlib.suppress(OSError):
+            os.killpg(worker.pid, signal.SIGKILL)
         if worker.pid in self._codes:
             return self._codes.pop(worker.pid)
         os.kill(worker.pid, signal.SIGKILL)
