@@ -8,6 +8,7 @@ mathematics is left to Math-Verify.
 import itertools
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from typing import NamedTuple
 
 from rollwise.grading.answer_text import bracketed, latex, split, stripped, tight
@@ -166,10 +167,10 @@ def _by_parts(found: str, reference: str, compare: Compare) -> bool | None:
     if parts is None or wanted is None:
         if wanted is not None and wanted.kind == "()" and _is_changed(found):
             return False
-        several, other = (parts, reference) if parts else (wanted, found)
-        is_list = several is not None and several.kind == "list"
-        is_one = parts or number_of(split_unit(other)[0]) is not None
-        return False if is_list and is_one else None
+        if parts:
+            return False if parts.kind == "list" else None
+        is_number = number_of(split_unit(found)[0]) is not None
+        return False if wanted and wanted.kind == "list" and is_number else None
     if parts.name and wanted.name and parts.name != wanted.name:  # y > 2 for x > 2
         return False
     is_ordered = _ORDER_COUNTS.get((parts.kind, wanted.kind))
@@ -223,9 +224,8 @@ def _by_values(found: str, reference: str, compare: Compare) -> bool | None:
         return False
     number, target = number_of(value), number_of(wanted)
     if number is not None and target is not None:
-        other = target / 100 if wanted_share else target * 100  # 12.5 and 0.125 are 12.5%
-        is_other = is_share != wanted_share and same_number(number, other)
-        return same_number(number, target) or is_other
+        other = target * Fraction(100) ** (is_share - wanted_share)  # 12.5 and 0.125 are 12.5%
+        return same_number(number, target) or same_number(number, other)
     if not value or not wanted or any(map(_AMBIGUOUS.search, (value, wanted))):
         return False
     percents = ("%" * is_share, "%" * wanted_share)

@@ -107,8 +107,7 @@ _PLAIN_UNIT = re.compile(
 )
 _UNIT = re.compile(r"“[^”]*”(?:“[^”]*”|[ /·×.()^-]|\^\{-?\d\})*\Z")
 CHANGING = (
-    r"(?:and\b[^”]*)?\b(?:squared|cubed|factorial|hal(?:f|ves)|thirds?|"
-    r"(?:four|fif|six|seven|eigh|nin|ten|hundred|thousand)ths?)\b"
+    r"(?:and\b[^”]*)?\b(?:squared|cubed|factorial|hal(?:f|ves)|thirds?|(?:four|fif|ten)ths?)\b"
 )
 """Words after a number that make it another one."""
 _NO_UNIT = re.compile(rf"\b(?:and|or|if|for|mod|base|percent|pct)\b|\A{CHANGING}")
@@ -121,8 +120,7 @@ def split_unit(answer: str) -> tuple[str, str]:
     r"""Split an answer into its value and the unit after it, in its shortest name.
 
     A unit follows a number or a bracket, in `\text{}`, as °, or in plain letters after a space.
-    Dollars may come first. The unit is "" if there is none, or if it has no known name. Millions
-    are part of the value.
+    Dollars may come first. The unit is "" without one, or a known name; millions are a value's.
     """
     answer = _MULTIPLE.sub(lambda found: f"×{_MULTIPLES[found[2].lower()]} {found[1]}", answer)
     answer = stripped(answer.replace("“”", ""))
@@ -142,7 +140,7 @@ def split_unit(answer: str) -> tuple[str, str]:
     value = stripped(answer[: found.start()])
     unit = _unit_name(words, "".join(re.findall(r"\^\{.*?\}", found[0])))
     if value.endswith("°"):  # 90° “clockwise”
-        return stripped(value[:-1]), "degree"
+        return split_unit(value)
     return (value, unit) if re.fullmatch(_ENDS, value) else (answer, "")
 
 

@@ -37,11 +37,7 @@ class WorkerGrader(Grader):
     """
 
     def __init__(
-        self,
-        load: Load,
-        limits: Limits,
-        workers: int | None = None,
-        shared: bool = False,
+        self, load: Load, limits: Limits, workers: int | None = None, shared: bool = False
     ) -> None:
         self.limits = limits
         usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

@@ -139,10 +139,7 @@ def read_problems(
 
 
 def read_source(
-    source: str,
-    data: DataSettings | SourceSettings,
-    split: str,
-    columns: Collection[str] = (),
+    source: str, data: DataSettings | SourceSettings, split: str, columns: Collection[str] = ()
 ) -> ProblemSet:
     """Read the problems of a source as the section `data` says; see `read_problems`."""
     return read_problems(
