@@ -3,15 +3,7 @@
 from importlib.metadata import version
 
 from rollwise.beliefs import Belief, DecayedBeta, LogitKalman
-from rollwise.prompts import (
-    CDAS,
-    Curriculum,
-    Posterior,
-    Prioritized,
-    PromptSampler,
-    Uniform,
-    Worth,
-)
+from rollwise.prompts import CDAS, Curriculum, Posterior, Prioritized, PromptSampler, Uniform, Worth
 from rollwise.sampling import (
     GVM,
     Balanced,

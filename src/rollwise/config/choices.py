@@ -20,12 +20,7 @@ from rollwise.grading import GRADERS
 from rollwise.grading.settings import PluginGrader
 from rollwise.plugins import load_plugin
 from rollwise.prompts import PROMPT_SAMPLERS, PromptSampler
-from rollwise.sampling import (
-    ALLOCATIONS,
-    EXIT_RULES,
-    OBJECTIVES,
-    SCHEDULES,
-)
+from rollwise.sampling import ALLOCATIONS, EXIT_RULES, OBJECTIVES, SCHEDULES
 from rollwise.sampling.draws import Key
 
 BACKENDS = {

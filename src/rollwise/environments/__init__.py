@@ -17,10 +17,7 @@ from rollwise.environments.episodes import (
 )
 from rollwise.environments.source import EnvironmentSource
 
-ENVIRONMENTS: dict[str, type[EpisodeEnvironment]] = {
-    "none": SingleTurn,
-    "calculator": Calculator,
-}
+ENVIRONMENTS: dict[str, type[EpisodeEnvironment]] = {"none": SingleTurn, "calculator": Calculator}
 """What `episode.type` may be."""
 
 __all__ = [

@@ -6,13 +6,7 @@ NumPy and the standard library only; no input or output, no clock, no engine.
 from rollwise.sampling.allocation import ALLOCATIONS, GVM, Allocation, Estimated
 from rollwise.sampling.draws import Draw, draw_seed
 from rollwise.sampling.estimators import pass_at_k
-from rollwise.sampling.exits import (
-    EXIT_RULES,
-    Balanced,
-    ExitRule,
-    FixedCount,
-    PositiveFocused,
-)
+from rollwise.sampling.exits import EXIT_RULES, Balanced, ExitRule, FixedCount, PositiveFocused
 from rollwise.sampling.objectives import OBJECTIVES, Objective, advantages
 from rollwise.sampling.pool import Pool, has_zero_variance
 from rollwise.sampling.schedules import SCHEDULES, Rounds, Schedule, Streamed

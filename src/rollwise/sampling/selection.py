@@ -46,10 +46,7 @@ def check_size(size: int, strategy: Strategy) -> None:
 
 
 def select_group(
-    pool: Pool,
-    size: int,
-    strategy: Strategy = "balanced",
-    rng: np.random.Generator | None = None,
+    pool: Pool, size: int, strategy: Strategy = "balanced", rng: np.random.Generator | None = None
 ) -> Group:
     """Choose the members of `pool` that are trained on.
 

@@ -24,10 +24,7 @@ def plan_tables(plans: Plans) -> list[Table]:
     signal = ("signal", "signal_per_1000_tokens", "signal_per_second")
     rows = [[name, *(_cell(plan[figure]) for figure in signal)] for name, plan in plans.items()]
     header = ["method", "a step", "per 1,000 tokens", "per second"]
-    return [
-        _cost_table(plans, COSTS[:-1]),
-        ("Signal, ± standard errors over steps", header, rows),
-    ]
+    return [_cost_table(plans, COSTS[:-1]), ("Signal, ± standard errors over steps", header, rows)]
 
 
 def replay_tables(methods: Replayed, baseline: str, has_lengths: bool) -> list[Table]:

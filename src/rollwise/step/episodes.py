@@ -161,9 +161,7 @@ class Episode:
         return self.end == "truncated"
 
 
-def joined(
-    spans: Sequence[Span],
-) -> tuple[list[int], NDArray[np.bool_], NDArray[np.float32]]:
+def joined(spans: Sequence[Span]) -> tuple[list[int], NDArray[np.bool_], NDArray[np.float32]]:
     """Return T tokens, which of them the model drew, and the log-probability of each.
 
     Log-probabilities are 0 for the environment's tokens; none are returned if one is unknown.

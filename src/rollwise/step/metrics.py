@@ -129,10 +129,7 @@ def step_ledger(rollouts: Rollouts, groups: Iterable[TrainedGroup]) -> Ledger:
 
 
 def belief_metrics(
-    sampler: PromptSampler,
-    keys: Sequence[Key],
-    correct: Sequence[int],
-    drawn: Sequence[int],
+    sampler: PromptSampler, keys: Sequence[Key], correct: Sequence[int], drawn: Sequence[int]
 ) -> dict[str, Any]:
     """Compare what a sampler believed of a step's prompts, before it is told, with their results.
 

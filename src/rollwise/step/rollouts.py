@@ -66,11 +66,7 @@ def draw_rollouts(
 
 
 def _refill(
-    recipe: StepRecipe,
-    sampler: PromptSampler,
-    roll_out: RollOut,
-    rollouts: Rollouts,
-    wanted: int,
+    recipe: StepRecipe, sampler: PromptSampler, roll_out: RollOut, rollouts: Rollouts, wanted: int
 ) -> None:
     """Sample further prompts until `wanted` pools carry signal, at most `refills` times."""
     session = rollouts.session

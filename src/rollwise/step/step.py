@@ -8,12 +8,7 @@ from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool
 from rollwise.sampling.draws import Key
 from rollwise.step.episodes import Example
-from rollwise.step.groups import (
-    TrainedGroup,
-    make_group,
-    normalize_advantages,
-    normalize_gradients,
-)
+from rollwise.step.groups import TrainedGroup, make_group, normalize_advantages, normalize_gradients
 from rollwise.step.metrics import rollout_metrics, tell, visit_rows
 from rollwise.step.recipe import StepRecipe
 from rollwise.step.rollouts import RollOut, Rollouts, draw_rollouts
@@ -40,12 +35,7 @@ class Step:
         return [example for group in self.groups for example in group.examples(prompts)]
 
 
-def take_step(
-    recipe: StepRecipe,
-    sampler: PromptSampler,
-    roll_out: RollOut,
-    number: int,
-) -> Step:
+def take_step(recipe: StepRecipe, sampler: PromptSampler, roll_out: RollOut, number: int) -> Step:
     """Ask, draw, choose groups, compute advantages, tell; `number` is the step's, from 1.
 
     The sampler gets the results before this returns, so its beliefs are never a step behind.

@@ -76,7 +76,7 @@ class ProblemSet:
     def describe(self) -> str:
         """Return a line for a log: what was read, dropped and kept."""
         parts = [f"{self.counts['read']:,} read"]
-        for name in ("duplicates", "missing_answers", "empty_problems"):
+        for name in ("duplicates", "conflicting_answers", "missing_answers", "empty_problems"):
             if count := self.counts[name]:
                 words = name.replace("_", " ")
                 parts.append(f"{count:,} {words if count > 1 else words.removesuffix('s')}")

@@ -51,6 +51,9 @@ def make_problems(
     """
     if not 2 <= min_terms <= max_terms:
         raise ValueError(f"terms must satisfy 2 ≤ min ≤ max, got {min_terms} and {max_terms}")
+    too_many = f"there are not {count} different problems of {min_terms} to {max_terms} terms"
+    if count > sum(10 * 20 ** (n_terms - 1) for n_terms in range(min_terms, max_terms + 1)):
+        raise ValueError(too_many)
     rng = np.random.default_rng(seed)
     seen = set(excluded)
     problems: list[Problem] = []
@@ -63,9 +66,7 @@ def make_problems(
         if problem.key in seen:
             misses += 1
             if misses > 100 * count:
-                raise ValueError(
-                    f"there are not {count} different problems of {min_terms} to {max_terms} terms"
-                )
+                raise ValueError(too_many)
             continue
         seen.add(problem.key)
         problems.append(problem)
