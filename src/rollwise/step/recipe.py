@@ -160,16 +160,16 @@ class StepRecipe:
                 f"`schedule` allows, got {allocation.maximum}"
             )
         one = allocation is None and _draws_one(rule, schedule)
-        if one and self.zero_variance != "keep" and not objective.uses_priors:
-            raise ValueError(
-                "`zero_variance` must be 'keep' where `exit_rule` draws one response for a prompt: "
-                f"a pool of one has no variance, and would be left out; got {self.zero_variance!r}"
-            )
         if one and objective.needs_variance:
             raise ValueError(
                 f"`exit_rule` must draw at least 2 responses with `objective` {objective}, which "
                 f"compares a response with others to the same prompt, got {rule}; to learn from "
                 "single responses, set objective='linear' and baseline='belief'"
+            )
+        if one and self.zero_variance != "keep" and not objective.uses_priors:
+            raise ValueError(
+                "`zero_variance` must be 'keep' where `exit_rule` draws one response for a prompt: "
+                f"a pool of one has no variance, and would be left out; got {self.zero_variance!r}"
             )
 
     @cached_property
