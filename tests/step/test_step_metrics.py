@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from rolled import Answer
+from rolled import Answer, rolled
 
 from rollwise.engines import Completion
 from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
@@ -124,6 +124,17 @@ def test_the_reward_is_that_of_draws_which_every_prompt_has_whatever_they_show()
     groups = [make_group(StepRecipe(), pool) for pool in session.pools.values()]
     assert [len(pool) for pool in session.pools.values()] == [1, 2]
     assert rollout_metrics(Rollouts(session), groups, size=4)["reward"] == 0.5
+
+
+def test_with_a_pilot_the_reward_is_of_all_prompts_and_not_of_those_that_get_a_share():
+    sampler = Uniform(["never", "always", "half"], 3)
+    correct = {"never": lambda i: 0, "always": lambda i: 1, "half": lambda i: i % 2}
+    recipe = StepRecipe(allocation=GVM(pilot=2, mean_draws=4), strategy="all", objective="linear")
+    step = take_step(recipe, sampler, rolled(lambda draw: correct[draw.key](draw.index)), 1)
+    assert "never" not in step.rollouts.session.pools
+    assert step.metrics["reward"] == 0.5
+    assert step.metrics["zero_variance_first"] == pytest.approx(2 / 3)
+    assert step.metrics["ledger"]["draws"]["pilot"] == 6
 
 
 def test_draws_lost_for_good_leave_figures_that_are_numbers():

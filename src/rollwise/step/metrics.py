@@ -37,19 +37,22 @@ def rollout_metrics(
 
     How good the policy is (`reward`, `entropy`, `response_tokens`, `truncated`) is measured on the
     first draws of each prompt alone: `size`, or as many as every prompt has whatever its rewards.
-    They are an ordinary sample; a pool that stopped because of what it held is not.
+    They are an ordinary sample; a pool that stopped because of what it held is not, nor are the
+    pools of prompts that a pilot chose, so the pilot's are measured.
     """
     session, pools = rollouts.session, rollouts.pools
-    certain = [int(p.stopping.certain_need[0, 0]) for p in pools if p.stopping and len(p)]
+    sampled = [pool for pilot in rollouts.pilots for pool in pilot.pools.values()] or pools
+    certain = [int(p.stopping.certain_need[0, 0]) for p in sampled if p.stopping and len(p)]
     first = min([size, *certain])
     drawn_P = np.array([len(pool) for pool in pools], dtype=int)
-    piloted = sum(len(pool) for pilot in rollouts.pilots for pool in pilot.pools.values())
+    piloted = sum(len(pool) for pool in sampled) if rollouts.pilots else 0
     draws = int(drawn_P.sum()) + session.surplus + piloted
     exits = Counter(pool.exit_reason for pool in pools)
-    responses = [ResponseFigures.of(r) for pool in pools for r in pool.responses[:first]]
+    rewards = [pool.rewards[:first] for pool in sampled]
+    responses = [ResponseFigures.of(r) for pool in sampled for r in pool.responses[:first]]
     return {
-        "reward": _mean([reward for pool in pools for reward in pool.rewards[:first]]),
-        "zero_variance_first": _mean([has_zero_variance(pool.rewards[:first]) for pool in pools]),
+        "reward": _mean([reward for of_prompt in rewards for reward in of_prompt]),
+        "zero_variance_first": _mean([has_zero_variance(of_prompt) for of_prompt in rewards]),
         "zero_variance_after": _mean([group.members.zero_variance for group in groups]),
         "prompts": len(pools),
         "trained_groups": sum(not group.dropped for group in groups),
