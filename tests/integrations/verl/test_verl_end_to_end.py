@@ -5,6 +5,7 @@ holds for all of them.
 """
 
 import os
+from collections import Counter
 from itertools import groupby
 from pathlib import Path
 
@@ -59,8 +60,10 @@ def test_streamed_groups_of_uneven_size_on_two_workers(tmp_path):
         "schedule.max_samples": 12,
         "exit.give_up_below": 0.1,
         "group.strategy": "all",
+        "learner.mini_batches": 2,
     }
     run(folder, settings, workers=2)
+    assert Counter((folder / "updates.txt").read_text().split()) == {"0": 6, "1": 6}
     learnt = check(folder, settings)
     sizes = {sum(key == name for name, _ in rows) for rows in learnt.values() for key, _ in rows}
     assert len(sizes) > 1

@@ -23,7 +23,7 @@ from rollwise.cli import main
 from rollwise.config import make_config, read_toml
 from rollwise.errors import ConfigError
 from rollwise.integrations.verl.overrides import overrides
-from rollwise.integrations.verl.settings import check, settings_of, split, train_config
+from rollwise.integrations.verl.settings import check, check_steps, settings_of, split, train_config
 
 pytestmark = pytest.mark.verl
 
@@ -140,6 +140,14 @@ def test_what_does_not_go_together_is_refused(composed, mode, key, value, reason
     OmegaConf.update(config, key, value, force_add=True)
     with pytest.raises(ConfigError, match=reason):
         check(config, settings_of(config), mode)
+
+
+def test_steps_beyond_the_visits_are_refused():
+    config = train_config({"prompts": {"visits": 2, "batch_size": 8}})
+    check_steps(config, 5, problems=20)
+    with pytest.raises(ConfigError, match=r"`steps` must be at most 5: .* it is 6"):
+        check_steps(config, 6, problems=20)
+    check_steps(train_config({"prompts": {"batch_size": 8}}), 6, problems=20)
 
 
 # verl's asynchronous trainers.

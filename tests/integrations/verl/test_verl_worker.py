@@ -15,10 +15,11 @@ from omegaconf import OmegaConf
 
 from rollwise.config.step import step_recipe
 from rollwise.integrations.verl import agent_loop
-from rollwise.integrations.verl.agent_loop import SessionWorker
+from rollwise.integrations.verl.agent_loop import SessionWorker, by_scores
 from rollwise.integrations.verl.reports import Order, PromptReport
 from rollwise.integrations.verl.settings import train_config
-from rollwise.sampling import advantages, draw_seed, select_group
+from rollwise.sampling import Objective, Pool, advantages, draw_seed, select_group
+from rollwise.step import StepRecipe, make_group
 
 pytestmark = pytest.mark.verl
 
@@ -238,6 +239,21 @@ def test_the_last_turn_is_what_is_graded(sample, turns):
     worker = make_worker(loop={"outputs": row(*turns)}, **ONE_ROUND)
     sample(worker)
     assert worker.last_turns == [[7, 8]] * 4
+
+
+class AgainstPrior(Objective):
+    needs_variance = False
+
+    def advantages(self, pool, group):
+        return pool.rewards[group.indices] - pool.prior[0] / sum(pool.prior)
+
+
+def test_an_objective_finds_what_was_believed_where_scores_are_not_accuracies():
+    recipe = StepRecipe(group_size=2, zero_variance="keep", objective=AgainstPrior())
+    pool = Pool("p", [1.0, 0.0], [SimpleNamespace(reward=0.9), SimpleNamespace(reward=0.2)])
+    pool.prior = (3.0, 1.0)
+    group = by_scores(recipe, make_group(recipe, pool))
+    assert sorted(group.advantages) == pytest.approx([0.2 - 0.75, 0.9 - 0.75])
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 Loaded into every process by `VERL_USE_EXTERNAL_MODULES=verl_on_cpu`. It brings a platform without
 an accelerator, gloo as the only process group, a rollout replica named `cpu` that serves
-`TransformersEngine`, and a look at what the learner is given: `VERL_ON_CPU` names the folder for
-`learnt.jsonl`.
+`TransformersEngine`, and a look at what the learner is given and how often it updates the weights:
+`VERL_ON_CPU` names the folder for `learnt.jsonl` and `updates.txt`.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ import ray
 import torch
 import torch.distributed
 import wrapt
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from verl.plugin.platform.platform_base import PlatformBase
 from verl.plugin.platform.platform_manager import PlatformRegistry
 
@@ -295,6 +296,12 @@ def watch(trainers):
     trainers.PPOTrainer._update_actor = watched
 
 
+def note_update(*arguments):
+    """Write down which rank has updated its weights."""
+    with (Path(os.environ["VERL_ON_CPU"]) / "updates.txt").open("a") as file:
+        file.write(f"{torch.distributed.get_rank()}\n")
+
+
 def as_learnt(trainer, name, row):
     own = row["advantages"][row["response_mask"].bool()].unique().tolist() or [0.0]
     assert len(own) == 1, f"row {name} has several advantages: {own}"
@@ -318,3 +325,4 @@ if os.environ.get("VERL_PLATFORM") == "cpu":
     wrapt.register_post_import_hook(hurry, "verl.trainer.ppo.v1.replay_buffer")
 if os.environ.get("VERL_ON_CPU"):
     wrapt.register_post_import_hook(watch, "verl.trainer.ppo.v1.trainer_base")
+    register_optimizer_step_post_hook(note_update)

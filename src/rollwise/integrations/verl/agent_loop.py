@@ -174,7 +174,8 @@ def by_scores(recipe: StepRecipe, group: TrainedGroup) -> TrainedGroup:
     scores = [response.reward for response in pool.responses]
     if not objective.looks_at_rewards or scores == pool.rewards.tolist():
         return group
-    scored = Pool(pool.key, scores, positive_threshold=pool.positive_threshold)
+    scored = Pool(pool.key, scores, pool.responses, pool.positive_threshold)
+    scored.exit_reason, scored.prior, scored.stopping = pool.exit_reason, pool.prior, pool.stopping
     members = Group(group.members.indices, scored.rewards[group.members.indices])
     return replace(group, advantages=advantages_by(objective, scored, members))
 

@@ -128,10 +128,20 @@ def unsupported(settings: TrainConfig, mode: str = "sync") -> list[str]:
         )
     if size % learner.mini_batches:
         wrong.append(
-            "`prompts.batch_size` must be a multiple of `learner.mini_batches`, or verl makes "
-            f"further updates of what is left; they are {size} and {learner.mini_batches}"
+            "`prompts.batch_size` must be a multiple of `learner.mini_batches`, because verl's "
+            f"mini-batches are of whole prompts; they are {size} and {learner.mini_batches}"
         )
     return wrong
+
+
+def check_steps(settings: TrainConfig, steps: int, problems: int) -> None:
+    """Raise a ConfigError if the visits of so many problems end before verl's steps do."""
+    visits, size = settings.prompts.visits, settings.prompts.batch_size
+    if visits and steps > (most := visits * problems // size):
+        raise ConfigError(
+            f"`steps` must be at most {most}: with `prompts.visits` of {visits} there are "
+            f"no more prompts then ({size} of {problems} a step); it is {steps}"
+        )
 
 
 def _rules_for_verl(get: Callable[[str], Any], settings: TrainConfig, mode: str) -> list[Rule]:

@@ -33,7 +33,7 @@ from rollwise.integrations.verl.client import CancellingClient, ResumingClient
 from rollwise.integrations.verl.data import read_prompts
 from rollwise.integrations.verl.records import Recorder, seconds
 from rollwise.integrations.verl.reports import Order, PromptReport
-from rollwise.integrations.verl.settings import NAME, TRAINERS, check, settings_of
+from rollwise.integrations.verl.settings import NAME, TRAINERS, check, check_steps, settings_of
 from rollwise.records import Row, numbers
 from rollwise.records.states import load_state, save_state
 from rollwise.releases import unmet
@@ -82,6 +82,7 @@ class PoolTrainer:
         self.places, columns = read_prompts(rows, self.config.data.prompt_key)
         keys = list(self.places)
         self.sampler = make_sampler(self.settings, keys, columns)
+        check_steps(self.settings, self.total_training_steps, len(keys))
 
     def _next_train_batch(self, num_prompts: int | None = None) -> Any:
         """Ask for prompts that are not under way; verl's own data loader is not used."""
@@ -187,6 +188,28 @@ class PoolTrainer:
         row_advantages = token_level_rewards.new_tensor(self._row_advantages)
         values = row_advantages[:, None] * response_mask
         return values, values
+
+    # Updates.
+
+    def _get_required_batch_multiple(self, dp_size: int) -> int:
+        return dp_size * self._updates
+
+    def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        """Make the updates that are set; verl would make as many as the step's rows fill."""
+        config = self.config.actor_rollout_ref
+        given = config.actor.ppo_mini_batch_size, config.rollout.n
+        config.actor.ppo_mini_batch_size, config.rollout.n = len(batch) // self._updates, 1
+        try:
+            return super()._update_actor(batch, metrics)  # type: ignore[misc]
+        finally:
+            config.actor.ppo_mini_batch_size, config.rollout.n = given
+
+    @property
+    def _updates(self) -> int:
+        """How many updates verl's `_update_actor` makes, each by equally many rows."""
+        prompts = self.config.actor_rollout_ref.actor.ppo_mini_batch_size
+        separate = self.mode == "separate_async"  # calls it once an update
+        return 1 if separate else max(1, self.config.data.train_batch_size // prompts)
 
     # Checkpoints.
 
