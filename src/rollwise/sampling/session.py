@@ -185,12 +185,12 @@ class RolloutSession:
             raise ValueError(f"the reward of {draw} must be finite, got {reward}")
         return self._receive(self._released(draw), draw, (float(reward), response))
 
-    def record_failure(self, draw: Draw) -> list[Draw]:
+    def record_failure(self, draw: Draw, final: bool = False) -> list[Draw]:
         """Report that the engine or the grader lost a draw; returns what `record` returns.
 
-        It is handed out again with the same seed. After `max_attempts` it is lost: the pool does
-        without it, and is biased towards responses that are not lost; it still counts against the
-        budget.
+        It is handed out again with the same seed. After `max_attempts`, or at once if the failure
+        is `final`, it is lost: the pool does without it, and is biased towards responses that are
+        not lost; it still counts against the budget.
 
         Raises:
             ValueError: The draw is not in flight.
@@ -198,7 +198,7 @@ class RolloutSession:
         prompt = self._released(draw)
         self.failures += 1
         attempts = self._attempts[draw] = self._attempts.get(draw, 0) + 1
-        if attempts < self.max_attempts:
+        if attempts < self.max_attempts and not final:
             self._repeats.append(draw)
             return []
         self.lost += 1

@@ -40,11 +40,13 @@ class LostDraw:
 
     Attributes:
         tokens: What the model had drawn for it; 0 if the engine cannot tell.
+        final: Trying again is of no use.
     """
 
     draw: Draw
     reason: str
     tokens: int = 0
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

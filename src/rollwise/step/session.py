@@ -187,7 +187,7 @@ class _SessionRun:
             self._grading[completion.draw] = completion, reward
         for result in results:
             if isinstance(result, LostDraw) and result.draw not in self._cancelled:
-                self._cancel(self._session.record_failure(result.draw))
+                self._cancel(self._session.record_failure(result.draw, final=result.final))
 
     def _is_first(self, draw: Draw) -> bool:
         """Say whether this is the first answer to a draw; a further one does not count."""

@@ -55,7 +55,7 @@ def describe(trainer, row):
     return {
         "key": draw.key,
         "index": draw.index,
-        "rewards": trainer._engine.rewards[draw],
+        "rewards": trainer._engine.graded[draw].rewards,
         "tokens": row.completion.tokens,
         "advantage": row.advantage,
         "counts": row.counts,

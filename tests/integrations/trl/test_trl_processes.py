@@ -14,7 +14,7 @@ pytest.importorskip("trl")
 
 import rollwise as rw
 from rollwise.engines import Completion
-from rollwise.integrations.trl.engines import SharedEngine
+from rollwise.integrations.trl.engines import Graded, SharedEngine
 from rollwise.step.session import finished, run_session
 
 pytestmark = pytest.mark.trl
@@ -100,10 +100,10 @@ def sample_in(ranks, schedule, speed):
 
         def grade(completions):
             graded.append(len(completions))
-            return np.array([[reward_of(c)] for c in completions])
+            return [Graded((reward_of(c),), {}) for c in completions]
 
         def totals(completions):
-            return [finished(engine.rewards[c.draw][0]) for c in completions]
+            return [finished(engine.graded[c.draw].rewards[0]) for c in completions]
 
         engine = SharedEngine(engines[rank], grade, shared.gather(rank), rank, ranks)
         session = rw.RolloutSession(range(7), rw.Balanced(2, 2), schedule, seed=4)

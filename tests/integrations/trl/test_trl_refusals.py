@@ -28,6 +28,10 @@ REFUSED = {
     "needs rollwise's engine.*top_k": ({"schedule": rw.Streamed()}, {"top_k": 5}),
     "allows 32 draws per prompt.*strategy='all' no more": ({"strategy": "all"}, {}),
     "allows 1 draws per prompt.*set group_size=1": (SINGLE | {"group_size": None}, {}),
+    "pilot=8.*allows 8 draws per prompt.*set group_size=8": (
+        {"allocation": rw.GVM(2, pilot=8, maximum=4), "strategy": "all"},
+        {"scale_rewards": "none"},
+    ),
     "can never be satisfied": ({"exit_rule": rw.Balanced(9, 9), "schedule": rw.Rounds(4, 4)}, {}),
     "rollout_func cannot be used with": (
         {},

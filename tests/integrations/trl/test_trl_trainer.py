@@ -172,6 +172,38 @@ def test_rewards_are_weighted_sums_and_functions_may_abstain(make_trainer):
     assert len(logged(trainer, "rewards/sometimes/mean")) == 2
 
 
+def test_responses_on_which_all_functions_abstain_are_left_out(make_trainer):
+    def judge(completions, **others):
+        return [None if i % GROUP == 3 else float(i % GROUP == 0) for i in range(len(completions))]
+
+    every = {"strategy": "all", "zero_variance": "keep", "engine": "trl", "objective": "grpo"}
+    groups = {"exit_rule": rw.FixedCount(GROUP), "schedule": rw.Rounds(GROUP, rounds=1)}
+    trainer = make_trainer(AdaptiveSampling(**every, **groups), rewards=judge, max_steps=1)
+    seen = watch(trainer)
+    trainer.train()
+    for start in range(0, PROMPTS * GROUP, GROUP):
+        group = seen.rows[0][start : start + GROUP]
+        assert [row.counts for row in group] == [True] * 3 + [False]
+        np.testing.assert_allclose([row.advantage for row in group], [2 / 3, -1 / 3, -1 / 3, 0])
+    assert logged(trainer, "rollwise/lost_draws") == [PROMPTS]
+    assert logged(trainer, "rollwise/draws") == [PROMPTS * (GROUP - 1)], "none is drawn again"
+    with pytest.raises(RuntimeError, match=r"no response to any of .* abstained \(None\) on all"):
+        make_trainer(rewards=lambda completions, **others: [None] * len(completions)).train()
+
+
+def test_what_reward_functions_log_stays_with_its_response(make_trainer):
+    def reward(completions, answer, log_extra, **others):
+        log_extra("wanted", list(answer))
+        log_extra("said", list(completions))
+        return is_correct(completions, answer)
+
+    trainer = make_trainer(rewards=reward, max_steps=1)
+    trainer.train()
+    logs, answers = trainer._logs, {p.messages[0]["content"]: p.answer for p in PROBLEMS}
+    assert list(logs["extra"]["said"]) == list(logs["completion"])
+    assert list(logs["extra"]["wanted"]) == [answers[prompt] for prompt in logs["prompt"]]
+
+
 def test_conversations_are_prompts_too(make_trainer):
     seen = []
 
@@ -188,6 +220,31 @@ def test_conversations_are_prompts_too(make_trainer):
     prompt, completion = seen[0]
     assert prompt[0]["role"] == "user" and completion[0]["role"] == "assistant"
     assert logged(trainer, "rollwise/reward")[0] > 0
+
+
+def test_reward_functions_see_what_a_response_template_parses(make_trainer):
+    field = {"content": "text"}
+    tokenizer = load_model(ModelSettings(device="cpu"))[1]
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    tokenizer.response_template = {
+        "defaults": {"role": "assistant"},
+        "start_anchor": "?",
+        "fields": {
+            "reasoning_content": {"open_pattern": r"\A", "close_pattern": "=", **field},
+            "content": {"close_pattern": r"\Z", **field},
+        },
+    }
+    seen = []
+
+    def reward(completions, answer, **others):
+        seen.extend(message for (message,) in completions)
+        return is_correct(completions, answer)
+
+    rows = [{"prompt": list(p.messages), "answer": p.answer} for p in PROBLEMS]
+    given = {"train_dataset": Dataset.from_list(rows), "processing_class": tokenizer}
+    make_trainer(rewards=reward, given=given, max_steps=1).train()
+    assert any(message.get("reasoning_content") for message in seen)
+    assert not any("=" in message.get("content", "") for message in seen)
 
 
 def test_evaluation_is_trl_s_own(make_trainer):
@@ -222,17 +279,26 @@ def test_going_on_from_a_checkpoint_equals_never_having_stopped(make_trainer, tm
         resumed.train(resume_from_checkpoint=str(checkpoint))
 
 
-@pytest.mark.parametrize(("updates", "batches"), [(1, 1), (2, 1), (1, 2)])
-def test_training_ends_once_it_has_learned_from_every_prompt(make_trainer, updates, batches):
+@pytest.mark.parametrize(
+    ("per_generation", "accumulation"), [(1, 1), (2, 1), (2, 2), (1, 2), (2, 4), (4, 3)]
+)
+def test_training_ends_once_it_has_learned_from_every_prompt(
+    make_trainer, per_generation, accumulation
+):
+    """Where updates and generation steps do not fit, the last update begun is left out."""
     sampling = AdaptiveSampling(prompt_sampler=partial(rw.Uniform, visits=1))
-    size = PROMPTS * GROUP // (updates * batches)
-    options = {"per_device_train_batch_size": size, "gradient_accumulation_steps": batches}
     trainer = make_trainer(
-        sampling, max_steps=20, steps_per_generation=updates * batches, **options
+        sampling,
+        max_steps=20,
+        per_device_train_batch_size=PROMPTS * GROUP // per_generation,
+        gradient_accumulation_steps=accumulation,
+        steps_per_generation=per_generation,
     )
+    trained = keep(trainer, "training_step")
     trainer.train()
     assert trainer.sampling_steps == len(PROBLEMS) / PROMPTS
-    assert trainer.state.global_step == updates * trainer.sampling_steps
+    assert len(trained) == per_generation * trainer.sampling_steps
+    assert trainer.state.global_step == len(trained) // accumulation
 
 
 class FakeVLLM:

@@ -1,18 +1,36 @@
 """The engines of `AdaptiveGRPOTrainer`: TRL's own, and one shared by several processes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rollwise.engines import Completion, Engine, LostDraw
 from rollwise.engines.ends import end_tokens
 from rollwise.sampling import Draw
-from rollwise.step.outcomes import Outcome, Prompts
+from rollwise.step.outcomes import Outcome, Prompts, Result
 
-Grade = Callable[[Sequence[Outcome]], NDArray[np.float64]]
-"""Grades n responses by F reward functions: shape (n, F)."""
+
+@dataclass(frozen=True)
+class Graded:
+    """What TRL's reward functions say of a response.
+
+    Attributes:
+        rewards: One for each function, NaN where it abstains.
+        logged: What they wrote by TRL's `log_extra`, by column.
+    """
+
+    rewards: Sequence[float]
+    logged: Mapping[str, Any]
+
+    @property
+    def unscored(self) -> bool:
+        """Whether every function abstains."""
+        return bool(np.isnan(self.rewards).all())
+
+
+Grade = Callable[[Sequence[Outcome]], Sequence[Graded]]
 
 Gather = Callable[[list[Any]], list[Any]]
 """Concatenates the lists of all processes, in the order of the processes."""
@@ -92,7 +110,8 @@ class SharedEngine(Engine):
     Every process submits the same draws and gets the same completions, so that equal sessions
     stay equal. All processes have equally many rows to generate and to grade at any time, which
     TRL's collective operations need. Where the shares differ, some rows are done twice and counted
-    once; those no longer needed are dropped at the end of the step.
+    once; those no longer needed are dropped at the end of the step. A response on which every
+    reward function abstains is lost, as TRL leaves it out.
 
     Args:
         engine: This process's engine.
@@ -102,7 +121,7 @@ class SharedEngine(Engine):
         ranks: How many there are.
 
     Attributes:
-        rewards: Draw -> its rewards, one for each reward function, since the last `forget`.
+        graded: Draw -> what the reward functions say of it, since the last `forget`.
     """
 
     def __init__(
@@ -113,7 +132,7 @@ class SharedEngine(Engine):
         self._in_flight: set[Draw] = set()
         self._own: set[Draw] = set()
         self._spare: Outcome | None = None
-        self.rewards: dict[Draw, tuple[float, ...]] = {}
+        self.graded: dict[Draw, Graded] = {}
 
     @property
     def free_slots(self) -> int | None:
@@ -131,19 +150,20 @@ class SharedEngine(Engine):
         self._own.update(own)
         self._engine.submit(own, prompts)
 
-    def wait(self) -> Sequence[Outcome]:
+    def wait(self) -> Sequence[Result]:
         """Return what is done in all processes; [] if nothing is in flight in any."""
         while True:
             own = [found for found in self._engine.wait() if not isinstance(found, LostDraw)]
             self._own.difference_update(found.draw for found in own)
-            rewards = self._grade_together(own)
-            everything = self._gather(list(zip(own, rewards, strict=True)))
-            fresh: list[Outcome] = []
-            for completion, reward in everything:
-                if completion.draw in self._in_flight:  # else another process was faster
-                    self._in_flight.remove(completion.draw)
-                    self.rewards[completion.draw] = reward
-                    fresh.append(completion)
+            everything = self._gather(list(zip(own, self._grade_together(own), strict=True)))
+            fresh: list[Result] = []
+            for completion, graded in everything:
+                draw = completion.draw
+                if draw in self._in_flight:  # else another process was faster
+                    self._in_flight.remove(draw)
+                    self.graded[draw] = graded
+                    lost = LostDraw(draw, "unscored", len(completion.tokens), final=True)
+                    fresh.append(lost if graded.unscored else completion)
             if fresh or not everything:
                 return fresh
 
@@ -161,16 +181,16 @@ class SharedEngine(Engine):
         self._engine.load_weights(weights)
 
     def forget(self) -> None:
-        """Forget a finished step: its rewards, and what is being done twice."""
+        """Forget a finished step: its grades, and what is being done twice."""
         self._engine.cancel(self._own)
         self._own.clear()
-        self.rewards.clear()
+        self.graded.clear()
 
-    def _grade_together(self, own: list[Outcome]) -> list[tuple[float, ...]]:
+    def _grade_together(self, own: list[Outcome]) -> Sequence[Graded]:
         rows = max(self._gather([len(own)]))
         if not rows:
             return []
         # Every submission brings each process a row, so one that has none now has had one before.
         self._spare = own[-1] if own else self._spare
-        rewards = self._grade([*own, *[self._spare] * (rows - len(own))])  # type: ignore[list-item]
-        return [tuple(row) for row in rewards[: len(own)].tolist()]
+        graded = self._grade([*own, *[self._spare] * (rows - len(own))])  # type: ignore[list-item]
+        return graded[: len(own)]

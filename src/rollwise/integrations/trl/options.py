@@ -84,12 +84,12 @@ class AdaptiveSampling(StepRecipe):
         given |= {"group_size": size, "average": average, "seed": seed}
         recipe = StepRecipe(**given | {"scale_by_std": scale_by_std})
         schedule = recipe.resolved_schedule
-        if schedule.max_samples < size or (self.strategy == "all" and schedule.max_samples > size):
+        most = max(schedule.max_samples, recipe.pilot)
+        if schedule.max_samples < size or (self.strategy == "all" and most > size):
             raise ValueError(
-                f"{schedule} allows {schedule.max_samples} draws per prompt; TRL trains on groups "
-                f"of {size} (group_size, or num_generations), which need at least as many, and "
-                f"with strategy='all' no more: set group_size={schedule.max_samples}, or the "
-                "schedule"
+                f"{self.allocation or schedule} allows {most} draws per prompt; TRL trains on "
+                f"groups of {size} (group_size, or num_generations), which need at least as many, "
+                f"and with strategy='all' no more: set group_size={most}, or the schedule"
             )
         return recipe
 

@@ -14,12 +14,12 @@ import torch
 from accelerate.utils import gather_object
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import TrainerCallback
 from trl import GRPOTrainer
+from trl.chat_template_utils import parse_response
 
 from rollwise.engines import Engine
 from rollwise.engines.transformers import TransformersEngine
-from rollwise.integrations.trl.engines import SharedEngine, TRLEngine
+from rollwise.integrations.trl.engines import Graded, SharedEngine, TRLEngine
 from rollwise.integrations.trl.options import AdaptiveSampling, single_responses
 from rollwise.integrations.trl.requirements import (
     check_arguments,
@@ -46,15 +46,6 @@ class Row:
     completion: Outcome
     advantage: float
     counts: bool
-
-
-class _EndAfter(TrainerCallback):
-    """Ends training after a step: TRL would end it before the last responses are learned from."""
-
-    step = math.inf
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        control.should_training_stop |= state.global_step >= self.step
 
 
 class AdaptiveGRPOTrainer(GRPOTrainer):
@@ -99,8 +90,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         self.sampling_steps = 0
         self._prompts: dict[Key, Sequence[int]] = {}
         self._rows: list[Row] | None = None
-        self._end = _EndAfter()
-        self.add_callback(self._end)
+        self._last_micro_batch = math.inf
         self._engine = self._make_engine(sampling)
 
     def _make_engine(self, sampling: AdaptiveSampling) -> SharedEngine:
@@ -130,6 +120,12 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         self._engine.forget()
         return self._with_advantages(output, rows, own)
 
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Take TRL's; after the last prompt's last, training ends with the update it belongs to."""
+        loss: Tensor = super().training_step(*args, **kwargs)
+        self.control.should_training_stop |= self._step >= self._last_micro_batch
+        return loss
+
     def _sample(self) -> list[Row]:
         """Take a step of sampling; returns the rows of all processes."""
         self.sampling_steps += 1
@@ -138,10 +134,8 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         step = take_step(self._recipe, self.prompt_sampler, self._roll_out, self.sampling_steps)
         self._log_step(step)
         if self.prompt_sampler.exhausted:
-            batches = self.args.steps_per_generation * self.num_iterations
-            updates, rest = divmod(batches, self.args.gradient_accumulation_steps)
-            self._end.step = self.state.global_step + updates
-            self.control.should_training_stop |= rest > 0  # an update needs further prompts
+            ahead = self.args.steps_per_generation * self.num_iterations
+            self._last_micro_batch = self._step + ahead
         return make_rows(step.groups, self._groups_per_step, self.num_generations)
 
     def _roll_out(self, session: RolloutSession) -> RolloutCost:
@@ -150,21 +144,36 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         with self.accelerator.autocast():
             return run_session(session, self._engine, self._prompts, self._totals)
 
-    def _grade(self, completions: Sequence[Outcome]) -> NDArray[np.float64]:
-        """Call TRL's reward functions; shape (n, number of functions), NaN where one abstains."""
+    def _grade(self, completions: Sequence[Outcome]) -> list[Graded]:
+        """Call TRL's reward functions."""
         inputs = [self.train_dataset[completion.draw.key] for completion in completions]
         prompts = [row["prompt"] for row in inputs]
         texts: list[Any] = [completion.text for completion in completions]
         if not isinstance(prompts[0], str):
-            texts = [[{"role": "assistant", "content": text}] for text in texts]
+            texts = [[self._message(completion)] for completion in completions]
         token_ids = [completion.tokens for completion in completions]
-        gathered = super()._calculate_rewards(inputs, prompts, texts, token_ids)
-        own: Tensor = self._own_part(gathered)
-        return own.double().cpu().numpy()
+        own = self._own_part(super()._calculate_rewards(inputs, prompts, texts, token_ids))
+        logged = {name: values for name, values in self._pending_extra_logs.items() if values}
+        self._pending_extra_logs.clear()
+        return [
+            Graded(tuple(rewards), {name: values[i] for name, values in logged.items()})
+            for i, rewards in enumerate(own.double().tolist())
+        ]
+
+    def _message(self, completion: Outcome) -> dict[str, Any]:
+        """Parse a response as TRL does, by the tokenizer's template if it has one."""
+        names = ("response_template", "response_schema")
+        if all(getattr(self.processing_class, name, None) is None for name in names):
+            return {"role": "assistant", "content": completion.text}
+        prompt = list(self._prompts[completion.draw.key])
+        parsed: dict[str, Any] = parse_response(
+            self.processing_class, completion.tokens, prefix=prompt
+        )
+        return parsed
 
     def _totals(self, completions: Sequence[Outcome]) -> list[Future[float]]:
-        """Add up rewards by their weights; 0 where every function abstains."""
-        rewards = np.array([self._engine.rewards[c.draw] for c in completions])
+        """Add up rewards by their weights, of the functions that do not abstain."""
+        rewards = np.array([self._engine.graded[c.draw].rewards for c in completions])
         weights: NDArray[np.float64] = self.reward_weights.double().cpu().numpy()
         return [finished(total) for total in np.nansum(rewards * weights, axis=1).tolist()]
 
@@ -193,7 +202,11 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
                 inputs, prompts, completions, completion_ids_list
             )
             return graded
-        known = [self._engine.rewards[row.completion.draw] for row in self._rows]
+        found = [self._engine.graded[row.completion.draw] for row in self._rows]
+        logged = [each.logged for each in self._own_part(found)]
+        for column in dict.fromkeys(name for row in logged for name in row):
+            self._pending_extra_logs[column] = [row.get(column) for row in logged]
+        known = [each.rewards for each in found]
         return torch.tensor(known, dtype=torch.float32, device=self.accelerator.device)
 
     def _with_advantages(
@@ -223,12 +236,12 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             self._metrics["train"][name].append(value)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Save what TRL saves, and, from one process, the state of the sampler."""
-        super()._save_checkpoint(model, trial)
+        """Save the state of the sampler, from one process, and what TRL saves and uploads."""
         if self.args.should_save:
             checkpoint = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
             steps = self.sampling_steps
             save_state(checkpoint / FOLDER, self.prompt_sampler, sampling_steps=steps)
+        super()._save_checkpoint(model, trial)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         """Load what TRL loads, and the state of the sampler."""
@@ -246,7 +259,10 @@ def make_rows(groups: Sequence[TrainedGroup], count: int, size: int) -> list[Row
     """
     drawn = sorted((g for g in groups if len(g.pool)), key=lambda group: group.dropped)
     if not drawn:
-        raise RuntimeError(f"no response was drawn for any of the step's {len(groups)} prompts")
+        raise RuntimeError(
+            f"no response to any of the step's {len(groups)} prompts has a reward: reward "
+            "functions abstained (None) on all"
+        )
     blocks = [_block(group, size) for group in drawn[:count]]
     missing = count - len(blocks)
     fillers = [[replace(row, advantage=0.0, counts=False) for row in block] for block in blocks]
