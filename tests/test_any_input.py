@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rollwise.cli import main
 from rollwise.config import KINDS, EvaluateConfig, TrainConfig, make_settings, read_toml
-from rollwise.config.reading import setting_names
+from rollwise.config.reading import setting_types
 from rollwise.errors import RollwiseError
 from rollwise.records import RunFolder
 from rollwise.simulate.recorded import read_recorded
@@ -91,7 +91,7 @@ def test_any_metrics(tmp_path, lines):
         assert "metrics.jsonl" in str(error)
 
 
-NAMES = sorted({name for kind in KINDS.values() for name in setting_names(kind)})
+NAMES = sorted({name for kind in KINDS.values() for name in setting_types(kind)})
 GIVEN = st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=3)
 
 

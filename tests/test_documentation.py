@@ -12,7 +12,7 @@ import pytest
 from rollwise.cli import COMMANDS, main, parse
 from rollwise.config import KINDS, TrainConfig
 from rollwise.config.choices import CHOICES
-from rollwise.config.reading import setting_names
+from rollwise.config.reading import setting_types
 from rollwise.integrations.verl.settings import read_settings
 
 PAGES = [
@@ -73,7 +73,7 @@ def test_every_command_of_the_documents_is_one(root, monkeypatch):
         words = [w for w in shlex.split(command) if not w.endswith(".toml") or Path(w).exists()]
         parsed = parse(words)
         assert parsed.command == words[0], command
-        known = setting_names(COMMANDS[words[0]].kind or TrainConfig)
+        known = setting_types(COMMANDS[words[0]].kind or TrainConfig)
         given = {name for name, _ in parsed.settings if name.partition(".")[0] not in CHOICES}
         assert given <= {*known}, command
 
@@ -89,7 +89,7 @@ def test_the_page_of_settings_is_written_from_the_settings(root, load_script):
     page = (root / "docs/settings.md").read_text()
     assert page == module.page(), "run python scripts/write_settings_page.py"
     for kind in KINDS.values():
-        assert [name for name in setting_names(kind) if f"`{name}`" not in module.page()] == []
+        assert [name for name in setting_types(kind) if f"`{name}`" not in module.page()] == []
 
 
 def test_ci_runs_the_test_command_of_the_readme(root):

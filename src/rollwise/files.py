@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import logging
 import os
+import re
 import shutil
 import socket
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,8 @@ LOCK = ".lock"
 
 CHECKSUMS = "checksums.txt"
 """In a folder: the SHA-256 of each file, as `sha256sum --check checksums.txt` reads it."""
+
+_CHECKPOINT = re.compile(r"step-(\d{6,})")
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +101,12 @@ def _checksums(paths: list[Path]) -> dict[Path, str]:
 def _checksum(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """List the checkpoints in a run's folder `checkpoints`, oldest first."""
+    found = [p for p in folder.glob("step-*") if _CHECKPOINT.fullmatch(p.name) and p.is_dir()]
+    return sorted(found, key=lambda p: int(p.name.removeprefix("step-")))
 
 
 @contextmanager

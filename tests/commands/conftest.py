@@ -137,21 +137,21 @@ class Killed(BaseException):
 @pytest.fixture
 def kill_after(monkeypatch):
     """Has the run die in the midst of writing a portion: `kill_after(portions)`."""
-    write = drawing._write
+    write = drawing.write_part
 
     def arm(portions):
         left = [portions]
 
         def write_or_die(path, *content):
             if left[0] == 0:
-                monkeypatch.setattr(drawing, "_write", write)
+                monkeypatch.setattr(drawing, "write_part", write)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.with_name(f".{path.name}.partial").write_text("half of it")
                 raise Killed
             left[0] -= 1
             write(path, *content)
 
-        monkeypatch.setattr(drawing, "_write", write_or_die)
+        monkeypatch.setattr(drawing, "write_part", write_or_die)
 
     arm.error = Killed
     return arm

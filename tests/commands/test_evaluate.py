@@ -88,7 +88,7 @@ def test_episodes_are_played_and_resume_to_the_same_files(tmp_path, say, kill_af
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        ("_write", "to resume: rollwise evaluate --output {run} --resume"),
+        ("write_part", "to resume: rollwise evaluate --output {run} --resume"),
         ("Parts", "stopped before anything was written"),
     ],
 )

@@ -87,14 +87,14 @@ def test_a_portion_of_other_problems_is_noticed(tmp_path, kill_after, say, comma
 
 @pytest.mark.parametrize("command", FIRST_LAST)
 def test_a_folder_that_is_removed_meanwhile_is_an_error(tmp_path, monkeypatch, say, command):
-    folder, write = tmp_path / "run", drawing._write
+    folder, write = tmp_path / "run", drawing.write_part
 
     def remove_then_write(path, *content):
         if path.name == "part-00001.parquet":
             shutil.rmtree(folder)
         write(path, *content)
 
-    monkeypatch.setattr(drawing, "_write", remove_then_write)
+    monkeypatch.setattr(drawing, "write_part", remove_then_write)
     code, shown = say(command, folder, *TINY)
     assert code == 2 and "part-00000.parquet was removed while the command ran" in shown
 

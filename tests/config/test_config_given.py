@@ -10,7 +10,7 @@ import pytest
 from rollwise.cli import COMMANDS, main
 from rollwise.config import CompareConfig, TrainConfig, make_config, make_settings, read_toml
 from rollwise.config.base import merge
-from rollwise.config.reading import sections_of, setting_names
+from rollwise.config.reading import sections_of, setting_types
 from rollwise.errors import ConfigError
 from rollwise.sampling import Balanced, FixedCount
 
@@ -85,7 +85,8 @@ def test_recorded_settings_make_the_same_settings_again(given):
 
 def test_every_setting_is_described():
     """In `--help` as in the TOML: a setting without a line of its own could not be looked up."""
-    assert {name.split(".")[0] for name in setting_names()} == set(TrainConfig.model_fields)
+    sections = {name.split(".")[0] for name in setting_types(TrainConfig)}
+    assert sections == set(TrainConfig.model_fields)
     for field in TrainConfig.model_fields.values():
         for section in sections_of(field.annotation):
             own = section.model_fields.items()
@@ -105,7 +106,7 @@ def test_help_fits_a_terminal_has_an_example_and_names_every_setting(command, ca
     if command == "evaluate":  # which by default asks a trained model for mathematics
         assert "--benchmarks running-sums" in shown
     kind = COMMANDS[command].kind
-    for name in setting_names(kind) if kind else ():
+    for name in setting_types(kind) if kind else ():
         section, _, key = name.rpartition(".")
         assert key in shown and (f"--{section}" in shown), name
 

@@ -20,7 +20,7 @@ from tiny_models import (
 from transformers import GenerationConfig
 
 from rollwise.engines.continuous import ContinuousBatch
-from rollwise.engines.ends import end_tokens
+from rollwise.engines.settings import end_tokens
 from rollwise.engines.tokens import sample
 from rollwise.engines.transformers import TransformersEngine
 

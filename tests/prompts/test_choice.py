@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollwise.prompts.choice import nearest_on_both_sides
-from rollwise.prompts.keys import fingerprint, indices_of, number
+from rollwise.prompts.keys import fingerprint, indices_of
+from rollwise.sampling.draws import number
 
 few_values = st.sampled_from([-1.0, -0.5, -0.0, 0.0, 0.25, 0.5, 1.0, 1e-300, -1e-300])
 values_with_ties = st.lists(few_values | st.floats(-2, 2), min_size=1, max_size=60)

@@ -154,7 +154,7 @@ def test_a_line_is_on_the_disk_when_it_is_logged(folder, monkeypatch):
         "rollwise.records.folder.os.fsync", lambda number: synced.append(os.fstat(number))
     )
     folder.log({"step": 0})
-    assert [state.st_size for state in synced] == [len('{"step": 0}\n')]
+    assert [state.st_size for state in synced] == [len('{"step":0}\n')]
 
 
 # Responses

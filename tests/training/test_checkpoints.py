@@ -13,7 +13,8 @@ from transformers import AutoModelForCausalLM
 from rollwise.config import LearnerSettings
 from rollwise.config.model import ModelSource
 from rollwise.errors import ModelError, RunError
-from rollwise.models.saved import list_checkpoints, load_saved
+from rollwise.files import list_checkpoints
+from rollwise.models.saved import load_saved
 from rollwise.prompts import Uniform
 from rollwise.step.groups import Example
 from rollwise.training.checkpoints import (

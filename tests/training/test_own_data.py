@@ -6,8 +6,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2Config
 
 from rollwise.cli import main
+from rollwise.files import list_checkpoints
 from rollwise.models.loading import load_tokenizer
-from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder
 from rollwise.tasks import make_running_sums
 

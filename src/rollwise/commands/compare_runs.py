@@ -22,7 +22,7 @@ from rollwise.commands.train import CHANGEABLE, train_in
 from rollwise.config import TrainConfig, make_config
 from rollwise.config.train import ENDS
 from rollwise.errors import RunError
-from rollwise.files import write_text
+from rollwise.files import list_checkpoints, write_text
 from rollwise.records import RunFolder, flatten, read_lines, refuse_changes
 from rollwise.signals import held_back, release
 from rollwise.statistics.curves import COSTS, Curve, spent_until_each
@@ -194,8 +194,6 @@ def _stop_runs(pool: ProcessPoolExecutor) -> None:
 
 def _train(path: Path, settings: Mapping[str, Any]) -> bool:
     """Train one run from the start or its checkpoint, or extend it if it is longer now."""
-    from rollwise.models.saved import list_checkpoints
-
     logging.getLogger("rollwise").setLevel(logging.WARNING)
     folder, config = RunFolder(path), make_config(settings)
     resume = bool(list_checkpoints(folder.checkpoints))

@@ -2,21 +2,22 @@
 
 import dataclasses
 import itertools
-import resource
-import sys
 import tempfile
-from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import Future
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rollwise.commands.check import Check
 from rollwise.config import TrainConfig
 from rollwise.errors import RollwiseError, is_out_of_memory, one_line
+from rollwise.grading import Grader
+from rollwise.grading.worker import peak_memory
 from rollwise.records import Row, RunFolder
 from rollwise.sampling import ExitRule, Rounds
-from rollwise.step.session import finished
 
 if TYPE_CHECKING:  # doctor loads torch only for a step
     import torch
@@ -31,21 +32,15 @@ set model.lora_rank = 32"""
 """What to change first where memory is not enough."""
 
 
-class EveryOther:
+class EveryOther(Grader):
     """Grades every other response to a prompt as correct, so that each group is learned from."""
 
-    failures = 0
-
     def __init__(self) -> None:
-        self._graded: Counter[str] = Counter()
+        self._rewards = defaultdict[str, Iterator[float]](lambda: itertools.cycle((1.0, 0.0)))
 
-    def submit(self, responses: Sequence[str], answers: Sequence[str]) -> list[Future[float]]:
+    def grade(self, responses: Sequence[str], answers: Sequence[str]) -> NDArray[np.float64]:
         """Grade responses to the prompts whose keys are given as answers."""
-        rewards = []
-        for key in answers:
-            self._graded[key] += 1
-            rewards.append(finished(float(self._graded[key] % 2)))
-        return rewards
+        return np.array([next(self._rewards[key]) for key in answers])
 
 
 def try_step(config: TrainConfig) -> Check:
@@ -95,8 +90,7 @@ def largest_step(run: "Run") -> Row:
         key: list(itertools.islice(itertools.cycle(tokens), longest))
         for key, tokens in run.prompts.items()
     }
-    grader: Any = EveryOther()
-    run.grader, run.answers = grader, {key: str(key) for key in run.prompts}
+    run.grader, run.answers = EveryOther(), {key: str(key) for key in run.prompts}
     run.engine.ignore_ends()
     return learn(run, draw(run, 1))
 
@@ -116,6 +110,4 @@ def _peak(device: "torch.device") -> str:
         total = torch.cuda.get_device_properties(device).total_memory
         peak = torch.cuda.max_memory_allocated(device)
         return f"{peak / 1e9:.2f} of {total / 1e9:.1f} GB on {torch.cuda.get_device_name(device)}"
-    unit = 1 if sys.platform == "darwin" else 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return f"{peak / 1e9:.2f} GB of the machine's memory"
+    return f"{peak_memory() / 1e9:.2f} GB of the machine's memory"

@@ -19,8 +19,7 @@ from rollwise.records import Row
 from rollwise.records.samples import read_part, write_part
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
 from rollwise.sampling.draws import Key
-from rollwise.step.episodes import Episode
-from rollwise.step.outcomes import Outcome
+from rollwise.step.groups import response_row
 from rollwise.step.session import grade_with, run_session
 from rollwise.tasks import Problem, read_problems, write_problems
 
@@ -142,7 +141,7 @@ def _draw_portions(
                     f"{file} belongs to other problems; remove it to have them drawn again"
                 )
         else:
-            _write(file, *_draw(portion, parts))
+            write_part(file, _draw(portion, parts))
         advance(len(portion))
     if removed := [part.name for part in portions if not part.exists()]:
         raise RunError(
@@ -164,7 +163,7 @@ def read_responses(folder: Path, columns: Sequence[str] = SCHEMA.names) -> Respo
     return found
 
 
-def _draw(problems: Sequence[Problem], parts: Parts[C]) -> tuple[list[Row], Mapping[str, int]]:
+def _draw(problems: Sequence[Problem], parts: Parts[C]) -> pa.Table:
     config, failed_before = parts.config, parts.grader.failures
     session = RolloutSession(
         [problem.key for problem in problems],
@@ -179,29 +178,10 @@ def _draw(problems: Sequence[Problem], parts: Parts[C]) -> tuple[list[Row], Mapp
     limits = config.stall_limit, config.engine.max_new_tokens
     run_session(session, parts.engine, prompts, grade, *limits)
     rows = [
-        _row(key, *each)
+        {"key": key, **response_row(*each)}
         for key, pool in session.pools.items()
-        for each in zip(pool.responses, pool.rewards, strict=True)
+        for each in zip(pool.responses, pool.rewards.tolist(), strict=True)
     ]
     failed = parts.grader.failures - failed_before
-    return rows, {"lost_draws": session.lost, "grader_failures": failed}
-
-
-def _row(key: Key, outcome: Outcome, reward: float) -> Row:
-    episode = Episode.of(outcome)
-    return {
-        "key": key,
-        "index": outcome.draw.index,
-        "response": getattr(outcome, "transcript", outcome.text),
-        "reward": float(reward),
-        "tokens": episode.usage.tokens,
-        "truncated": outcome.truncated,
-        "turns": episode.usage.turns,
-        "end": episode.end,
-    }
-
-
-def _write(path: Path, rows: list[Row], counts: Mapping[str, int]) -> None:
-    table = pa.Table.from_pylist(rows, SCHEMA)
-    noted = table.replace_schema_metadata({name: str(count) for name, count in counts.items()})
-    write_part(path, noted)
+    counts = {"lost_draws": str(session.lost), "grader_failures": str(failed)}
+    return pa.Table.from_pylist(rows, SCHEMA).replace_schema_metadata(counts)

@@ -1,9 +1,6 @@
 """What methods would cost and teach, without a model: `rollwise plan`, `compare --rewards`."""
 
-import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,21 +55,18 @@ def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Consol
     if path is None:
         return
     RunFolder(path).write_config(config.model_dump(mode="json"))
-    figures = {
-        name: {figure: asdict(mean) for figure, mean in own.items()} for name, own in plans.items()
-    }
     about = (
         f"Means over {config.steps} simulated steps, after {config.warmup} of warm-up; ± is the "
         "standard error over steps."
     )
-    write_figures(path / "plan", figures, tables, [about, *given, SIGNAL])
+    write_figures(path / "plan", plans, tables, [about, *given, SIGNAL])
     say(console, [f"figures: {path / 'plan.md'}"])
 
 
 def compare_rewards(config: CompareConfig, rewards: str, path: Path, console: Console) -> None:
     """Replay recorded rewards by each method, compare, show, and write the tables."""
     prompts, replays = read_recorded(rewards), sum(map(config.seeds_of, config.compared))
-    with _without_warnings(), progress(console, "replaying", replays) as advance:
+    with progress(console, "replaying", replays) as advance:
         methods = replay_methods(config, prompts, advance)
     baseline = config.baseline or config.compared[0]
     has_lengths = bool(len(prompts[0].recorded.tokens))
@@ -89,22 +83,10 @@ def compare_rewards(config: CompareConfig, rewards: str, path: Path, console: Co
     say(console, [f"figures: {path / 'comparison.md'}"])
 
 
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Log only errors: what a step warns of is in the figures."""
-    log = logging.getLogger("rollwise")
-    before = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
-
-
 def _figures(method: ReplayedMethod) -> dict[str, Any]:
     return {
-        "means": {figure: asdict(mean) for figure, mean in method.means.items()},
-        "differences": {name: asdict(each) for name, each in (method.differences or {}).items()},
+        "means": method.means,
+        "differences": method.differences or {},
         "verdict": method.verdict,
         "replays": {
             "recorded": dict(enumerate(method.replays[0])),

@@ -1,11 +1,11 @@
 """What commands show and write: progress, sentences, and tables for 80 columns and in Markdown."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import to_json
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -94,7 +94,7 @@ def write_figures(
 ) -> None:
     """Write figures as `path.json`, and as `path.md` tables between sentences."""
     parts = [*first, *(_markdown(*table) for table in tables), *sentences]
-    write_text(path.with_suffix(".json"), json.dumps(content, indent=2) + "\n")
+    write_text(path.with_suffix(".json"), to_json(content, indent=2).decode() + "\n")
     write_text(path.with_suffix(".md"), "\n\n".join(parts) + "\n")
 
 

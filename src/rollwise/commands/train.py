@@ -12,7 +12,7 @@ from rollwise.commands.train_display import TrainingDisplay, describe_finding, s
 from rollwise.config import TrainConfig, make_config
 from rollwise.config.train import ENDS
 from rollwise.errors import PolicyError
-from rollwise.files import damaged_files
+from rollwise.files import damaged_files, list_checkpoints
 from rollwise.records import Row, RunFolder, refuse_changes
 from rollwise.records.final import damaged, seal
 from rollwise.reports import LiveReport, write_report
@@ -112,8 +112,6 @@ def train_in(
 
 def _without_policy(run: "Run", error: PolicyError) -> str:
     """Say at which step a policy broke, and what is left."""
-    from rollwise.models.saved import list_checkpoints
-
     kept = list_checkpoints(run.folder.checkpoints)
     left = f"the last checkpoint, {kept[-1]}, predates it" if kept else "nothing is saved"
     return (
@@ -146,8 +144,6 @@ def _has_ended(folder: RunFolder, config: TrainConfig) -> bool:
 
 def _checkpoints(folder: RunFolder, config: TrainConfig) -> list[Path]:
     """List the checkpoints of a run; refuse settings that differ from those of the newest."""
-    from rollwise.models.saved import list_checkpoints
-
     found = list_checkpoints(folder.checkpoints)
     for checkpoint in found[-1:]:  # the run's own `config.json` may have been edited since
         whole = not damaged_files(checkpoint, within="run/config.json")  # else it is named later

@@ -238,11 +238,6 @@ class EpisodeSection(VariantByType):
         """Whether draws are played as episodes."""
         return self.kind is not SingleTurn
 
-    @property
-    def further_tokens(self) -> int:
-        """The most tokens between the prompt and a turn."""
-        return 0 if self.kind is SingleTurn else self.max_tokens
-
 
 class GradingSection(VariantByType):
     """From a response to its reward."""

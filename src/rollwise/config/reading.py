@@ -168,7 +168,7 @@ def _explain_unknown(
     kind: type[CommandConfig], given: Mapping[str, Any], key: str, of_kind: str
 ) -> str:
     """Say that there is no such setting, or none of this kind, and what may have been meant."""
-    names = setting_names(kind)
+    names = setting_types(kind)
     section, _, own = key.partition(".")
     kinds = {}
     if of_kind:
@@ -184,11 +184,6 @@ def _explain_unknown(
     near = difflib.get_close_matches(key, names, n=1, cutoff=0.75)
     hint = f"; did you mean `{near[0]}`?" if near else ""
     return f"there is no setting `{key[:80]}`{hint}"
-
-
-def setting_names(kind: type[CommandConfig] = TrainConfig) -> list[str]:
-    """List every setting of a command as `section.key`."""
-    return list(setting_types(kind))
 
 
 def setting_types(

@@ -24,6 +24,22 @@ def context_of(config: Any) -> int | None:
     return getattr(config, "max_position_embeddings", None)
 
 
+def end_tokens(generation: Any, tokenizer: Any) -> set[int]:
+    """Collect the tokens that end a response, by a generation configuration and the tokenizer.
+
+    Raises:
+        ValueError: There are none.
+    """
+    configured = generation.eos_token_id if generation else None
+    own = configured if isinstance(configured, list) else [configured]
+    found = {token for token in [*own, tokenizer.eos_token_id] if token is not None}
+    if not found:
+        raise ValueError(
+            "neither the model's generation_config nor its tokenizer has an end-of-sequence token"
+        )
+    return found
+
+
 @dataclass(frozen=True)
 class EngineInputs:
     """What an engine is opened with.
@@ -139,7 +155,6 @@ class VLLMSettings(EngineSettings):
 
     def open(self, inputs: EngineInputs) -> Engine:
         """Start vLLM with the weights at `inputs.path`."""
-        from rollwise.engines.ends import end_tokens
         from rollwise.engines.vllm import VLLMEngine
 
         return VLLMEngine(

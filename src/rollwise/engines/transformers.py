@@ -11,10 +11,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rollwise.engines.attention import ModelForward, Prefill, sharing_weights
 from rollwise.engines.continuous import ContinuousBatch
-from rollwise.engines.ends import end_tokens
 from rollwise.engines.engine import Engine
 from rollwise.engines.kv_cache import BucketedCache
-from rollwise.engines.settings import context_of
+from rollwise.engines.settings import context_of, end_tokens
 from rollwise.engines.tokens import Response, Sampling
 from rollwise.engines.whole_batches import WholeBatch
 from rollwise.errors import PolicyError

@@ -2,9 +2,10 @@
 
 import random
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rollwise.environments.episodes import EpisodeEnvironment, Opening, Play, Turn
+from rollwise.sampling.checks import setting, share
 
 CALL = re.compile(r"(-?\d+)([+-]\d+)")
 """What the calculator takes: the last word of a turn, such as `12-9`."""
@@ -21,13 +22,10 @@ class Calculator(EpisodeEnvironment):
     is calculated: `7 12-9` is answered by `3 `.
     """
 
-    failure_rate: float = field(
-        default=0.25, metadata={"help": "How often it answers `? ` instead of the sum."}
-    )
+    failure_rate: float = setting(0.25, "How often it answers `? ` instead of the sum.")
 
     def __post_init__(self) -> None:
-        if not 0 <= self.failure_rate <= 1:
-            raise ValueError(f"failure_rate must lie within [0, 1], got {self.failure_rate}")
+        share("failure_rate", self.failure_rate)
 
     def begin(self, opening: Opening) -> Play:
         """Begin an episode; when the calculator fails is set by its seed."""

@@ -11,6 +11,7 @@ from rollwise.grading.function import FunctionGrader
 from rollwise.grading.grader import ExactGrader, Grader
 from rollwise.grading.mathematics import MathGrader
 from rollwise.plugins import wrong_result
+from rollwise.sampling.checks import setting
 
 
 @dataclass(frozen=True)
@@ -102,11 +103,8 @@ class CodeSettings(GraderSettings):
     timeout: ClassVar[float] = 10.0
     right_or_wrong: ClassVar[bool] = True
 
-    uncontained: bool = field(
-        default=False,
-        metadata={
-            "help": "Run responses' programs without a sandbox; they can do whatever you can."
-        },
+    uncontained: bool = setting(
+        False, "Run responses' programs without a sandbox; they can do whatever you can."
     )
 
     def open(self, inputs: GraderInputs) -> Grader:
@@ -117,12 +115,10 @@ class CodeSettings(GraderSettings):
 class FunctionSettings(GraderSettings):
     """A function of your own."""
 
-    function: str = field(
-        default="",
-        metadata={
-            "help": "`module:function`, of a response and its reference answer, or in the form of "
-            "verl's `compute_score` or of TRL's reward functions."
-        },
+    function: str = setting(
+        "",
+        "`module:function`, of a response and its reference answer, or in the form of verl's "
+        "`compute_score` or of TRL's reward functions.",
     )
 
     settings: ClassVar[Mapping[str, Any]] = {}

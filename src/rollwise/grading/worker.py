@@ -70,7 +70,7 @@ def serve(pipe: Connection, load: Load, limits: Limits) -> None:
         send(pipe, failure_of(error).reason)
         return
     _limit_memory(limits.memory)
-    ready_size = _peak_memory()
+    ready_size = peak_memory()
     last = False
     send(pipe, "")
     while not last:
@@ -83,7 +83,7 @@ def serve(pipe: Connection, load: Load, limits: Limits) -> None:
         result = _grade(function, text, answer)
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         # What one response leaves behind must not take the memory of the next ones.
-        last = limits.memory is not None and _peak_memory() - ready_size > limits.memory // 4
+        last = limits.memory is not None and peak_memory() - ready_size > limits.memory // 4
         send(pipe, [result, last])
 
 
@@ -101,7 +101,7 @@ def _limit_memory(memory: int | None) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def _peak_memory() -> int:
+def peak_memory() -> int:
     """The most memory that this process has held, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

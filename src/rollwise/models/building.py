@@ -9,8 +9,7 @@ from transformers import PreTrainedTokenizerBase
 
 from rollwise.config import EvaluateConfig, PrepareConfig, TrainConfig
 from rollwise.engines import Engine, EpisodeEngine, EpisodeLimits
-from rollwise.engines.ends import end_tokens
-from rollwise.engines.settings import EngineInputs, context_of
+from rollwise.engines.settings import EngineInputs, context_of, end_tokens
 from rollwise.environments import EpisodeEnvironment
 from rollwise.errors import ConfigError
 from rollwise.grading import Grader
@@ -85,7 +84,8 @@ def open_engine(config: Config, model: Any, tokenizer: PreTrainedTokenizerBase) 
 
 def _longest_prompt(config: Config) -> int:
     """Return the most tokens from which a response, or a turn of an episode, is drawn."""
-    return config.data.max_prompt_tokens + config.episode.further_tokens
+    further = config.episode.max_tokens if config.episode.plays else 0
+    return config.data.max_prompt_tokens + further
 
 
 class Parts(Generic[C]):

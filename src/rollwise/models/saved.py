@@ -1,7 +1,6 @@
 """Models already on disk: those of a run, and adapters with the model they are for."""
 
 import json
-import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +10,7 @@ from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 from rollwise.config import ModelSettings, ModelSource
 from rollwise.config.model import looks_local
 from rollwise.errors import ConfigError, ModelError
-from rollwise.files import damaged_files
+from rollwise.files import damaged_files, list_checkpoints
 from rollwise.models.loading import (
     NEEDED,
     check_tokens,
@@ -23,14 +22,6 @@ from rollwise.models.loading import (
 
 ADAPTERS = "adapter_config.json"
 """The file that a folder of adapters has in place of a model's `config.json`."""
-
-_CHECKPOINT = re.compile(r"step-(\d{6,})")
-
-
-def list_checkpoints(folder: Path) -> list[Path]:
-    """List the checkpoints in a run's folder `checkpoints`, oldest first."""
-    found = [p for p in folder.glob("step-*") if _CHECKPOINT.fullmatch(p.name) and p.is_dir()]
-    return sorted(found, key=lambda p: int(p.name.removeprefix("step-")))
 
 
 def find_model(path: str) -> str:

@@ -25,10 +25,10 @@ from rollwise.beliefs.state import (
     state_of,
     values_in,
 )
-from rollwise.prompts.keys import Mask, counts_by_index, fingerprint, indices_of, marked, number
+from rollwise.prompts.keys import Mask, counts_by_index, fingerprint, indices_of, marked
 from rollwise.prompts.sampler import PromptSampler
 from rollwise.sampling.checks import array_from, at_least, setting
-from rollwise.sampling.draws import Key
+from rollwise.sampling.draws import Key, number
 
 
 @dataclass(eq=False)

@@ -7,23 +7,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rollwise.beliefs.state import Indices
-from rollwise.sampling.draws import Key, as_key
+from rollwise.sampling.draws import Key
 
 Mask = NDArray[np.bool_]
 """One truth value for each prompt, shape (P,), in key order."""
 
 _BLOCK = 1 << 16
-
-
-def number(keys: Iterable[Key]) -> dict[Key, int]:
-    """Number prompts in their order, from 0, each once; NumPy's keys become Python's."""
-    indices: dict[Key, int] = {}
-    for given in keys:
-        key = as_key(given)
-        if key in indices:
-            raise ValueError(f"keys must be unique, got {key!r} twice")
-        indices[key] = len(indices)
-    return indices
 
 
 def indices_of(index: Mapping[Key, int], keys: Iterable[Key]) -> Indices:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rollwise.beliefs import Belief, LatestPassRate
 from rollwise.beliefs.state import Indices
@@ -26,16 +25,8 @@ class Prioritized(FixedSetSampler):
     belief_kind: ClassVar[type[Belief]] = LatestPassRate
 
     def choose(self, count: int, exclude: Mask | None) -> Indices:
-        rng = self.rng()
-        times: NDArray[np.float64] = rng.standard_exponential(len(self.keys))
+        times = self.rng().standard_exponential(len(self.keys))
         expected = self.belief.mean(slice(None))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            times /= 1.0 - np.where(np.isnan(expected), 0.0, expected)
-        chosen = smallest(times, count, exclude)
-        if len(chosen) == count:
-            return chosen
-        left = np.ones(len(self.keys), dtype=bool) if exclude is None else ~exclude
-        left[chosen] = False
-        solved = np.flatnonzero(left)
-        more = rng.choice(solved, min(count - len(chosen), len(solved)), replace=False)
-        return np.concatenate([chosen, more])
+        rates = 1.0 - np.where(np.isnan(expected), 0.0, expected)
+        # At the least rate solved prompts come after all others, in the order of their own times.
+        return smallest(times / np.maximum(rates, np.finfo(np.float32).tiny), count, exclude)

@@ -17,7 +17,6 @@ from typing import Any, Literal
 from rollwise.errors import RunError
 from rollwise.files import CHECKSUMS, LOCK, write_checksums, write_text
 from rollwise.records.metrics import Row, metrics_line, read_lines
-from rollwise.records.samples import ROWS, StepFiles
 
 VERSIONS_OF = ("rollwise", "torch", "transformers", "numpy", "safetensors", "math-verify", "peft")
 """Packages whose versions a run's settings record."""
@@ -69,6 +68,8 @@ class RunFolder:
     """
 
     def __init__(self, path: Path) -> None:
+        from rollwise.records.samples import ROWS, StepFiles  # which loads pyarrow
+
         self.path = path
         self.checkpoints = path / "checkpoints"
         self._metrics, self._summary = path / "metrics.jsonl", path / "summary.json"
@@ -230,12 +231,8 @@ class RunFolder:
         """Remove what was written after `step`, to resume from its checkpoint."""
         kept = [line for line in self.read_metrics() if line["step"] <= step]
         self._write_metrics(kept)
-        self._samples.discard_after(step)
-        self.discard_visits_after(step)
-
-    def discard_visits_after(self, step: int) -> None:
-        """Remove the rows of `visits/` that were written after `step`, and `checksums.txt`."""
         (self.path / CHECKSUMS).unlink(missing_ok=True)
+        self._samples.discard_after(step)
         self._visits.discard_after(step)
 
     def write_summary(self, summary: Row) -> None:

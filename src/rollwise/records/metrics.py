@@ -1,10 +1,10 @@
 """The lines of `metrics.jsonl`: how they are written and read."""
 
 import json
-import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from pydantic_core import to_json
 
 from rollwise.errors import RunError
 
@@ -13,7 +13,7 @@ Row = dict[str, Any]
 
 def metrics_line(metrics: Row) -> str:
     """Write a line; NaN and infinity, which JSON does not have, become null."""
-    return json.dumps(_finite(metrics), allow_nan=False) + "\n"
+    return to_json(metrics, inf_nan_mode="null").decode() + "\n"
 
 
 def read_lines(path: Path) -> list[Row]:
@@ -36,12 +36,3 @@ def _parsed(line: str, place: str) -> Row:
     if not isinstance(row, dict):
         raise RunError(f"{place}, is broken: it should be an object, and is {line[:80]}")
     return row
-
-
-def _finite(value: Any) -> Any:
-    """Replace NaN and infinity, which JSON does not have, by None."""
-    if isinstance(value, Mapping):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

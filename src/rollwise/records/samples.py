@@ -4,6 +4,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from rollwise.errors import RunError
 from rollwise.files import written_whole
 from rollwise.records.metrics import Row
@@ -44,8 +48,6 @@ class StepFiles:
 
     def flush(self) -> None:
         """Write what is kept into the newest file, or into another if that is full."""
-        import pyarrow as pa
-
         if not self._kept:
             return
         table = _with_numbers(pa.Table.from_pylist(self._kept))
@@ -60,8 +62,6 @@ class StepFiles:
 
     def read(self, newest: int | None = None) -> Any:
         """Read what is written, or at least this many of the newest rows, as an Arrow table."""
-        import pyarrow as pa
-
         tables: list[Any] = []
         for path in reversed(self.paths):
             tables.insert(0, read_part(path))
@@ -71,9 +71,6 @@ class StepFiles:
 
     def count(self) -> int:
         """Count the rows that are written."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         try:
             return sum(pq.read_metadata(path).num_rows for path in self.paths)
         except (OSError, pa.ArrowException) as error:
@@ -81,8 +78,6 @@ class StepFiles:
 
     def discard_after(self, step: int) -> None:
         """Remove the rows of later steps, and what was left half written."""
-        import pyarrow.compute as pc
-
         for path in self.folder.glob(".part-*.partial"):
             path.unlink()
         for path in reversed(self.paths):
@@ -112,8 +107,6 @@ def _with_numbers(table: Any) -> Any:
 
     So the files have the same columns, and `pyarrow.parquet.read_table` reads the whole folder.
     """
-    import pyarrow as pa
-
     for place, field in enumerate(table.schema):
         if pa.types.is_null(field.type):
             numbers = table.column(place).cast(pa.float64())
@@ -123,8 +116,6 @@ def _with_numbers(table: Any) -> Any:
 
 def write_part(path: Path, table: Any) -> None:
     """Write an Arrow table to a file, with checksums of its pages."""
-    import pyarrow.parquet as pq
-
     with written_whole(path) as partial:
         pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
 
@@ -133,9 +124,6 @@ def read_part(
     path: Path, columns: Sequence[str] | None = None, remedy: str = "continue without them"
 ) -> Any:
     """Read columns of a file, by default all; a `RunError` if it is broken, with the `remedy`."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         checked: dict[str, Any] = {"partitioning": None, "page_checksum_verification": True}
         table = pq.read_table(path, columns=columns and list(columns), **checked)

@@ -87,15 +87,10 @@ def write_page(
 
 def content_policy(script: str, style: str) -> str:
     """Return a Content-Security-Policy under which only this script and this style run."""
-    allowed = {
-        "default-src": "'none'",
-        "script-src": _hash(script),
-        "style-src": _hash(style),
-        "img-src": "data:",
-        "base-uri": "'none'",
-        "form-action": "'none'",
-    }
-    return "; ".join(f"{name} {source}" for name, source in allowed.items())
+    return (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
 
 
 def as_json(data: Any) -> str:

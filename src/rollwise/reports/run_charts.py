@@ -81,11 +81,6 @@ class RunCharts:
         self.remarks.append("Bands are 95 % intervals over problems.")
 
 
-def _mean(values: Floats) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")
-
-
 def _costs(lines: Sequence[Row]) -> dict[str, Any]:
     return {
         "steps": np.array([row["step"] for row in lines]),
@@ -158,19 +153,17 @@ def _calibration(run: RunCharts, name: str) -> Chart | None:
         ).reshape(-1, 2)
         for third in thirds
     ]
-    believed = np.concatenate(pairs)[:, 0]
-    if not len(believed):
+    if not any(map(len, pairs)):
         return None
-    is_rate = name == "pass_rate_by_expected"
-    low, high = (0.0, 1.0) if is_rate else (believed.min(), believed.max())
-    ends = np.linspace(low, high, BINS + 1)
+    ends = np.linspace(0.0, 1.0, BINS + 1)
     middles = (ends[:-1] + ends[1:]) / 2
     run.grids[name] = {described()[name]["xlabel"]: middles}
-    lines = [line("as expected", middles, style="dashed", colour=7)] if is_rate else []
+    lines = [line("as expected", middles, style="dashed", colour=7)]
     for colour, (third, part) in enumerate(zip(thirds, pairs, strict=True)):
         first, last = run.steps[third[0]]["step"], run.steps[third[-1]]["step"]
-        which = np.clip(np.digitize(part[:, 0], ends) - 1, 0, BINS - 1)
-        rates = [_mean(part[which == place, 1]) for place in range(BINS)]
+        counts, _ = np.histogram(part[:, 0], ends)
+        sums, _ = np.histogram(part[:, 0], ends, weights=part[:, 1])
+        rates = np.divide(sums, counts, out=np.full(BINS, np.nan), where=counts > 0)
         span = f"steps {first} to {last}" if first != last else f"step {first}"
         lines.append(line(span, rates, colour=colour, points=True))
     return chart(name, lines, name)

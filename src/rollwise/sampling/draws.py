@@ -1,5 +1,6 @@
 """What identifies a draw: its prompt, its index, its seed; and why a prompt's draws end."""
 
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from numbers import Integral
@@ -28,6 +29,17 @@ def as_key(given: Any) -> Key:
     if not isinstance(given, str):
         raise TypeError(f"a key must be a string or an integer, got {given!r}")
     return str(given)
+
+
+def number(keys: Iterable[Key], known: Container[Key] = ()) -> dict[Key, int]:
+    """Number prompts in their order, from 0; a ValueError names one given twice, or `known`."""
+    indices: dict[Key, int] = {}
+    for given in keys:
+        key = as_key(given)
+        if key in indices or key in known:
+            raise ValueError(f"keys must name each prompt once, got key {key!r} twice")
+        indices[key] = len(indices)
+    return indices
 
 
 def draw_seed(seed: int, step: int, key: Key, index: int) -> int:

@@ -65,8 +65,15 @@ class SampledPrompt:
             self.known_incorrect += not correct
         self.waiting[index] = recorded
         while self.processed in self.waiting:
-            self._process(self.waiting.pop(self.processed))
-        return self.end(self.pool.exit_reason) if self.pool.exit_reason else []
+            taken = self.waiting.pop(self.processed)
+            self.processed += 1
+            if taken is None:
+                self.stopping = self.stopping.after_losing(self.stopping.lost + 1)
+            else:
+                self.pool.take(*taken)
+            if reason := self.exit_reason():
+                return self.end(reason)
+        return []
 
     def end(self, reason: ExitReason) -> list[Draw]:
         """End its sampling; what waits is dropped, and what is in flight is returned."""
@@ -86,14 +93,3 @@ class SampledPrompt:
             if self.stopping.futile[state]:
                 return "futile"
         return "exhausted" if last else None
-
-    def _process(self, recorded: Recorded) -> None:
-        """Take what came of the next draw into the pool, and end the prompt if it is time."""
-        self.processed += 1
-        if recorded is None:
-            self.stopping = self.stopping.after_losing(self.stopping.lost + 1)
-        else:
-            self.pool.take(*recorded)
-        if reason := self.exit_reason():
-            self.pool.exit_reason = reason
-            self.waiting.clear()

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from rollwise.plugins import wrong_result
 from rollwise.sampling.checks import at_least, share
-from rollwise.sampling.draws import Draw, Key, as_key
+from rollwise.sampling.draws import Draw, Key, number
 from rollwise.sampling.exits import ExitRule
 from rollwise.sampling.pool import POSITIVE_THRESHOLD, Pool
 from rollwise.sampling.prompt import Recorded, SampledPrompt
@@ -105,7 +105,9 @@ class RolloutSession:
 
         A key that the session already has is refused, and then nothing is added.
         """
-        added = self._new_keys(keys)
+        added = number(keys, self._prompts)
+        if not added:
+            raise ValueError("keys must name at least one prompt, got none")
         most = self.schedule.max_samples
         like = Stopping(self.exit_rule, self.schedule, most, give_up_below=self.give_up_below)
         stopping = list(stopping_of_prompts(like, len(added), priors, budgets))
@@ -117,17 +119,6 @@ class RolloutSession:
             self._prompts[key], self.pools[key] = prompt, pool
             self._dispatcher.add(prompt)
         self._unresolved += len(added)
-
-    def _new_keys(self, keys: Iterable[Key]) -> list[Key]:
-        added: dict[Key, None] = {}
-        for given in keys:
-            key = as_key(given)
-            if key in self._prompts or key in added:
-                raise ValueError(f"a session may have each prompt once, got key {key!r} twice")
-            added[key] = None
-        if not added:
-            raise ValueError("keys must name at least one prompt, got none")
-        return list(added)
 
     @property
     def in_flight(self) -> list[Draw]:

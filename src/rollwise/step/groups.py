@@ -66,31 +66,34 @@ class TrainedGroup:
         advantage = dict(zip(self.members.indices.tolist(), self.advantages.tolist(), strict=True))
         rewards = self.pool.rewards.tolist()
         for place, (response, reward) in enumerate(zip(self.pool.responses, rewards, strict=True)):
-            episode = Episode.of(response)
             yield {
                 "step": step,
                 "key": str(self.pool.key),
                 "question": question,
                 "answer": answer,
-                "index": response.draw.index,
-                "response": getattr(response, "transcript", response.text),
-                "reward": reward,
+                **response_row(response, reward),
                 "advantage": advantage.get(place),
-                "tokens": episode.usage.tokens,
-                "truncated": response.truncated,
-                "turns": episode.usage.turns,
-                "end": episode.end,
                 "exit_reason": self.pool.exit_reason,
             }
 
 
+def response_row(response: Any, reward: float) -> dict[str, Any]:
+    """Describe a response, which must have `draw` and `text` as well, in a row."""
+    episode = Episode.of(response)
+    return {
+        "index": response.draw.index,
+        "response": getattr(response, "transcript", response.text),
+        "reward": reward,
+        "tokens": episode.usage.tokens,
+        "truncated": response.truncated,
+        "turns": episode.usage.turns,
+        "end": episode.end,
+    }
+
+
 def make_group(recipe: StepRecipe, pool: Pool) -> TrainedGroup:
-    """Choose a pool's group, and compute its advantages."""
-    return compare(recipe, pool, select_group(pool, recipe.group_size, recipe.strategy))
-
-
-def compare(recipe: StepRecipe, pool: Pool, members: Group) -> TrainedGroup:
-    """Compute the advantages of members of a pool, by the recipe's objective."""
+    """Choose a pool's group, and compute its advantages by the recipe's objective."""
+    members = select_group(pool, recipe.group_size, recipe.strategy)
     objective = recipe.resolved_objective
     values = advantages_by(objective, pool, members)
     # Against a belief, equal rewards teach as well, and leaving them out would bias the gradient.

@@ -13,8 +13,7 @@ from safetensors import SafetensorError
 from transformers import PreTrainedTokenizerBase
 
 from rollwise.errors import RunError
-from rollwise.files import damaged_files, write_checksums, written_whole
-from rollwise.models.saved import list_checkpoints
+from rollwise.files import damaged_files, list_checkpoints, write_checksums, written_whole
 from rollwise.prompts import PromptSampler
 from rollwise.records.states import load_sampler, save_sampler
 from rollwise.training.backend import StepLearner

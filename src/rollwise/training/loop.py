@@ -8,8 +8,8 @@ from typing import Protocol
 
 from rollwise.beliefs.state import saveable
 from rollwise.errors import EngineError, RunError
+from rollwise.files import list_checkpoints
 from rollwise.grading.program_usage import used_by
-from rollwise.models.saved import list_checkpoints
 from rollwise.records import Row
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
 from rollwise.signals import Dropped

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from rollwise.engines.attention import LayerInputs, causal_attention
@@ -46,14 +46,10 @@ class Segments:
     device: torch.device
 
     @cached_property
-    def sizes(self) -> Tensor:
-        """The lengths, shape (R,)."""
-        return torch.tensor(self.lengths, device=self.device)
-
-    @cached_property
     def ends(self) -> Tensor:
         """0, and where each segment ends, shape (R + 1,), as kernels want it."""
-        return nn.functional.pad(self.sizes.cumsum(0), (1, 0)).to(torch.int32)
+        ends = np.cumsum([0, *self.lengths], dtype=np.int32)
+        return torch.from_numpy(ends).to(self.device)
 
     def attend(self, inputs: LayerInputs) -> Tensor:
         """Attend from each token to those before it in its segment."""

@@ -9,9 +9,9 @@ import torch
 from rollwise.config import TrainConfig
 from rollwise.config.step import make_sampler
 from rollwise.errors import ConfigError
+from rollwise.files import list_checkpoints
 from rollwise.models.building import Parts
 from rollwise.models.loading import pick_device
-from rollwise.models.saved import list_checkpoints
 from rollwise.records import RunFolder, Trackers
 from rollwise.records.final import damaged
 from rollwise.records.folder import describe_start
@@ -25,20 +25,16 @@ from rollwise.training.state import Run
 log = logging.getLogger(__name__)
 
 
-def start_run(config: TrainConfig, folder: RunFolder) -> Run:
-    """Set up a new run. Its folder is created last, when everything else has worked."""
-    return _assemble(config, folder, checkpoint=None)
-
-
 def resume_run(config: TrainConfig, folder: RunFolder) -> Run:
     """Set up a run to resume from its newest checkpoint; there is one."""
     found = list_checkpoints(folder.checkpoints)
     check_checkpoint(found[-1], found[-2] if len(found) > 1 else None)
     prune_checkpoints(folder.checkpoints, config.checkpoint.keep)  # what a kill has left
-    return _assemble(config, folder, checkpoint=found[-1])
+    return start_run(config, folder, checkpoint=found[-1])
 
 
-def _assemble(config: TrainConfig, folder: RunFolder, checkpoint: Path | None) -> Run:
+def start_run(config: TrainConfig, folder: RunFolder, checkpoint: Path | None = None) -> Run:
+    """Set up a run; the folder of a new one is created last, when everything else has worked."""
     read = read_both(config)  # before the model, which takes longer
     backend: Backend = config.backend.make().open(config, checkpoint)
     parts = Parts(config, backend)

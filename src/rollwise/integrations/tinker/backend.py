@@ -10,8 +10,7 @@ from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
 from rollwise.config import TrainConfig
 from rollwise.config.base import Rule, refusals
-from rollwise.engines.ends import end_tokens
-from rollwise.engines.settings import context_of
+from rollwise.engines.settings import context_of, end_tokens
 from rollwise.errors import ConfigError
 from rollwise.integrations.tinker.settings import KEY
 from rollwise.models.loading import load_tokenizer, model_path

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rollwise.engines import Completion, Engine, LostDraw
-from rollwise.engines.ends import end_tokens
+from rollwise.engines.settings import end_tokens
 from rollwise.sampling import Draw
 from rollwise.step.outcomes import Outcome, Prompts, Result
 
