@@ -49,11 +49,13 @@ def learn(group: TrainedGroup) -> None:
 
 def roll_out(session: rw.RolloutSession) -> RolloutCost:
     """Draw and grade until every prompt has enough signal, or has used its budget."""
+    cost = RolloutCost()
     while draws := session.next_draws():
         for draw in draws:
             response = generate(draw)
+            cost.tokens += len(response.tokens)
             session.record(draw, reward=grade(response), response=response)
-    return RolloutCost()
+    return cost
 
 
 def main(steps: int = 2, seed: int = 0) -> None:

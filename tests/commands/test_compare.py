@@ -104,6 +104,8 @@ def test_what_is_recorded_is_not_repeated_and_others_are_refused(done, tmp_path,
         code, shown = say("compare", tmp_path / "out", write(TOML), f"--{name}", "1")
         assert code == 2
         assert re.search(r"of\s+the\s+runs\s+in .* runs\s+can\s+only", shown, re.S)
+    by_tokens = write(TOML.replace("steps = 2", "tokens = 500"))
+    assert say("compare", tmp_path / "out", by_tokens)[0] == 2
     assert json.loads((tmp_path / "out/config.json").read_text())["config"]["steps"] == 2
 
 

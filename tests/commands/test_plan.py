@@ -78,6 +78,10 @@ def test_the_steps_of_the_warm_up_are_left_out(tmp_path, write, say):
         ),
         (("alpha = 1, beta = 1, prompts = 16", ""), "`pass_rates`; got none"),
         (("steps = 4", "step = 4"), "there is no setting `step`"),
+        (
+            ("batch_size = 8", "batch_size = 8, visits = 1"),
+            "`prompts.visits` are over after 2 of 5 steps",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_plan_is_said(tmp_path, write, say, change, said):
@@ -136,6 +140,11 @@ def test_recorded_lengths_are_cut_where_the_prices_say(tmp_path, write, say):
             "got `rewards` and `alpha` and `beta`",
         ),
         (True, ("prices = {", "prices = {sigma = 1, "), "`prices.sigma` needs `prices.median`"),
+        (
+            True,
+            ("[methods.GRPO]", "[methods.GRPO]\ngrading.positive_threshold = 0.2"),
+            "`grading.positive_threshold` belongs in `base`",
+        ),
     ],
 )
 def test_what_recorded_rewards_lack_is_said(tmp_path, write, say, lengths, change, said):

@@ -6,6 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rollwise.commands import drawing
+from rollwise.errors import ConfigError
+from rollwise.records import refuse_changes
 
 TINY = ["--data.problems", "12", "--samples", "4", "--portion", "4"]
 FIRST_LAST = {
@@ -47,6 +49,9 @@ def test_settings_that_were_edited_since_are_noticed(tmp_path, kill_after, say, 
     code, shown = say(command, folder, *how, "--engine.temperature", "0.5")
     assert code == 2
     assert "`engine.temperature` cannot change" in shown and "has 1.0, given was 0.5" in shown
+    before = {"data": {"environment_arguments": {"split": "hard"}}}
+    with pytest.raises(ConfigError, match=r"`data.environment_arguments.split` .* given was None"):
+        refuse_changes(folder, before, {"data": {"environment_arguments": {}}}, ())
     assert say(command, folder, *how)[0] == 0
 
 

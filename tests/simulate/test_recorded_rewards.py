@@ -67,6 +67,7 @@ def test_all_kinds_of_files_say_the_same(tmp_path, write):
         ({"reward": "1"}, "line 2: `reward` must be a number, got str: '1'"),
         ({"reward": True}, "`reward` must be a number, got bool"),
         ({"reward": None}, "`reward` must be a number, got NoneType"),
+        ({"reward": 10**400}, "`reward` must be a number, got int: ...$"),
         ({"reward": float("nan")}, "line 1: there must be rewards, all finite"),
         ({"tokens": None}, "got 1 and 2"),
         ({"key": "b", "tokens": None}, "others have none"),

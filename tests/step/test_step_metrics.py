@@ -10,6 +10,8 @@ from rolled import Answer, rolled
 from rollwise.engines import Completion
 from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
 from rollwise.prompts import Prioritized, Uniform
+from rollwise.records.metrics import metrics_line
+from rollwise.records.states import load_state, save_state
 from rollwise.sampling import (
     GVM,
     Balanced,
@@ -261,3 +263,25 @@ def test_a_sampler_that_expects_nothing_has_neither_pairs_nor_beliefs():
 )
 def test_the_score_of_two_prompts_with_four_responses_by_hand(expected, correct, score):
     assert brier_skill(expected, correct, [4, 4]) == pytest.approx(score, nan_ok=True)
+
+
+class Seen(Uniform):
+    """Counts draws, and so keeps and reports numbers of NumPy's."""
+
+    kept = (*Uniform.kept, "seen")
+    seen = 0
+
+    def learn(self, indices, correct, drawn):
+        self.seen += drawn.sum()
+
+    def metrics(self):
+        return {"seen": np.int64(self.seen)}
+
+
+def test_numbers_of_numpy_can_be_kept_and_reported(tmp_path):
+    sampler, again = Seen(["a", "b"], 2), Seen(["a", "b"], 2)
+    step = take_step(StepRecipe(), sampler, rolled(lambda draw: draw.index % 2), 1)
+    assert metrics_line(step.metrics)
+    save_state(tmp_path / "state", sampler)
+    load_state(tmp_path / "state", again)
+    assert again.seen == sampler.seen > 0

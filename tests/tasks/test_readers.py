@@ -1,6 +1,7 @@
 """Problems read and written: what is kept, and what is counted."""
 
 import math
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rows import NOTHING_DROPPED, contents, plain, verl, write
 
+from rollwise.errors import DataError
 from rollwise.tasks import (
     Problem,
     ProblemSet,
@@ -187,6 +189,12 @@ def test_several_sources_are_joined_and_counted():
     assert [p.messages[0]["content"] for p in joined.problems] == ["a", "c"]
     dropped = {"duplicates": 2, "conflicting_answers": 1, "missing_answers": 1}
     assert joined.counts == {"read": 5, **NOTHING_DROPPED, **dropped, "kept": 2}
+
+
+def test_sources_that_number_their_problems_alike_are_refused():
+    one, two = (ProblemSet.of([replace(Problem.ask(q, "1"), key="0")]) for q in "ab")
+    with pytest.raises(DataError, match="different problems of the key '0'"):
+        ProblemSet.join([one, two])
 
 
 def test_problems_that_differ_in_case_or_layout_alone_are_near_duplicates():

@@ -68,6 +68,20 @@ def test_a_tenth_of_a_file_is_held_out_the_same_for_every_seed_and_order(load, w
     assert not keys(forward.train) & keys(forward.heldout)
 
 
+def test_a_files_own_keys_do_not_decide_what_is_held_out(load, tmp_path):
+    """Each prompt is there under two keys, in the order of the levels."""
+    rows = [
+        {"problem": f"{n % 100}+1?", "answer": "1", "key": f"{n:04}", "level": 1 + n // 100}
+        for n in range(200)
+    ]
+    path = tmp_path / "own.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = load(data={"train": str(path)}, evaluation={"problems": 10})
+    assert not {*questions(data.train)} & {*questions(data.heldout)}
+    assert {problem.level for problem in data.heldout} == {1, 2}
+    assert len({*questions(data.heldout)}) == 10
+
+
 def test_problems_of_the_held_out_file_are_not_trained_on(load, write, caplog):
     with caplog.at_level(logging.WARNING):
         data = load(

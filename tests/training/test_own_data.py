@@ -107,6 +107,16 @@ def test_a_run_learns_from_the_columns_that_are_there_or_named_and_resumes(tmp_p
     assert names_of(tmp_path / "named") == ["embedding", "source"]
     assert main([*named, "--steps", "3"]) == 0
     assert len(RunFolder(tmp_path / "named").read_metrics()) == 4
+    data.write_text("".join(json.dumps(row | {"level": "Level 5"}) + "\n" for row in rows))
+    levels = [
+        "--prompts.type",
+        "curriculum",
+        "--belief.type",
+        "logit_kalman",
+        "--belief.features",
+        '["level"]',
+    ]
+    assert main([*train, str(tmp_path / "levels"), *levels]) == 0
 
 
 TOOL = {

@@ -199,6 +199,10 @@ def test_a_pilot_decides_and_is_not_trained_on(tmp_path):
     run.engine.is_right = lambda draw: False
     metrics = train_step(run, 2)
     assert (metrics["draws"], metrics["trained_groups"]) == (18, 0)
+    changed = {"schedule": {"size": 32, "rounds": 1}, "advantage": {"baseline": "belief"}}
+    run = make_run(tmp_path / "believed", allocation=allocation, **changed)
+    run.engine.is_right = lambda draw: False
+    assert train_step(run, 1)["draws"] == 18
 
 
 def refilling(tmp_path, **group):

@@ -79,7 +79,10 @@ def numbers(name: str, values: Sequence[Any]) -> Column:
 
     Numbers are put on one scale: logits for pass rates, logits of ranks for all others.
     """
-    number = np.array([np.nan if v is None else v for v in values], dtype=float)
+    try:
+        number = np.array([np.nan if v is None else v for v in values], dtype=float)
+    except (TypeError, OverflowError):
+        raise ValueError(f"the column {name!r} must hold numbers, texts or vectors") from None
     known = np.isfinite(number)
     if name == PASS_RATE:
         share = number.clip(0.02, 0.98)

@@ -39,7 +39,7 @@ def metrics_of(owner: Any) -> dict[str, float]:
     found: Any = owner.metrics()
     if not isinstance(found, dict) or not all(isinstance(v, Real) for v in found.values()):
         raise wrong_result(owner, "metrics", "a dict of numbers by their names", found)
-    return found
+    return {name: float(value) for name, value in found.items()}
 
 
 class Kept:

@@ -84,7 +84,7 @@ class Records:
             had = {key: flatten(line["settings"], ".").get(key) for key in wanted}
             changed = [key for key in wanted if had[key] != wanted[key]]
             for key in changed[:1]:
-                if key not in ENDS or (had[key] or 0) > wanted[key]:
+                if key not in ENDS or had[key] is None or had[key] > wanted[key]:
                     raise RunError(
                         f"`{key}` of the runs in {self.path} is {had[key]}, and would be "
                         f"{wanted[key]}: runs can only become longer; give another --output"

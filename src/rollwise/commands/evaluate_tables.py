@@ -55,10 +55,11 @@ def _comparison(baseline: Summary) -> PlainTable:
     rows = baseline["benchmarks"]
     problems = sum(row["problems"] for row in rows.values())
     title = f"Difference to {baseline['folder']} [95 % interval], on the same {problems:,} problems"
-    cells, several = [], []
+    cells = []
+    shared = set[str].intersection(*map(set, rows.values())) if rows else set()
+    passes = [key for key in next(iter(rows.values()), ()) if key.startswith("pass@")]
+    passes = [key for key in passes if key in shared][-1:]
     for name, row in rows.items():
-        passes = [key for key in row if key.startswith("pass@")][-1:]
-        several += passes
         counts = (f"{row[count]:,}" for count in ("more_often", "less_often"))
         cells.append([name, *counts, *(interval(row[key], sign="+") for key in ("avg", *passes))])
-    return title, ["benchmark", "better", "worse", "avg", *several[:1]], cells
+    return title, ["benchmark", "better", "worse", "avg", *passes], cells

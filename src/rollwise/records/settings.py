@@ -15,11 +15,12 @@ def refuse_changes(
     Settings whose names begin with one of `changeable` may differ.
     """
     old, new = flatten(before, "."), flatten(now, ".")
-    for key in new:
-        if new[key] != old.get(key) and not key.startswith(changeable):
+    for key in new | old:
+        if new.get(key) != old.get(key) and not key.startswith(changeable):
             raise ConfigError(
                 f"`{key}` cannot change when a run is resumed: the run in {path} has "
-                f"{old.get(key)!r}, given was {new[key]!r}; for another run, give another --output"
+                f"{old.get(key)!r}, given was {new.get(key)!r}; for another run, give another "
+                "--output"
             )
 
 

@@ -19,7 +19,8 @@ def save_sampler(folder: Path, sampler: PromptSampler, **progress: Any) -> None:
     """Write a sampler's state as `sampler.safetensors` and, with `progress`, `state.json`."""
     held = saveable(sampler)
     arrays = {k: np.ascontiguousarray(v) for k, v in held.items() if isinstance(v, np.ndarray)}
-    scalars = {k: v for k, v in held.items() if k not in arrays}
+    others = {k: v for k, v in held.items() if k not in arrays}
+    scalars = {k: v.item() if isinstance(v, np.generic) else v for k, v in others.items()}
     safetensors.numpy.save_file(arrays, folder / "sampler.safetensors")
     state = {**progress, "sampler": scalars}
     (folder / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")

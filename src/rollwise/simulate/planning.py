@@ -42,7 +42,7 @@ def read_prompts(config: PlanConfig) -> tuple[list[RatedPrompt], RecordedLengths
         assert given.alpha is not None
         assert given.beta is not None
         return spread_pass_rates(given.alpha, given.beta, given.prompts), None
-    threshold = float(setting(config.base, "grading", "positive_threshold", POSITIVE_THRESHOLD))
+    threshold = _threshold(config)
     responses = read_recorded(config.rewards)
     if len(responses[0].recorded.tokens):
         known: dict[Key, Recorded] = {prompt.key: prompt.recorded for prompt in responses}
@@ -55,6 +55,10 @@ def read_prompts(config: PlanConfig) -> tuple[list[RatedPrompt], RecordedLengths
         )
     measured = [rated(prompt, threshold) for prompt in responses]
     return resample_pass_rates(measured, np.random.default_rng(config.seed)), recorded
+
+
+def _threshold(config: PlanConfig) -> float:
+    return float(setting(config.base, "grading", "positive_threshold", POSITIVE_THRESHOLD))
 
 
 def prices_of(
@@ -115,9 +119,13 @@ def plan_method(
     on_step: Callable[[], object],
 ) -> Figures:
     """Average the figures of a method's steps after the warm-up; a ConfigError names the method."""
-    steps = config.warmup + config.steps
+    method, steps = config.method(name), config.warmup + config.steps
     try:
-        found = simulate_steps(config.method(name), prompts, prices, steps, on_step)
+        if config.rewards and method.grading.positive_threshold != _threshold(config):
+            raise ConfigError(
+                "`grading.positive_threshold` belongs in `base`: it rates all prompts"
+            )
+        found = simulate_steps(method, prompts, prices, steps, on_step)
     except ConfigError as error:
         raise ConfigError(f"method `{name}`: {error}") from None
     return summarise(found[config.warmup :])

@@ -1,5 +1,6 @@
 """Recorded rewards: the responses that were drawn for each prompt, without the model."""
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -99,6 +100,7 @@ def _of_prompt(key: str, rows: Sequence[Row]) -> RecordedPrompt:
 
 def _number(row: Row, name: str) -> float:
     value = row.cells.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise row.error(f"`{name}` must be a number", value)
-    return float(value)
+    with contextlib.suppress(OverflowError):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    raise row.error(f"`{name}` must be a number", value)

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from rollwise.config import TrainConfig
 from rollwise.config.step import make_sampler
 from rollwise.engines.simulated import SimulatedEngine, simulate
+from rollwise.errors import ConfigError
 from rollwise.sampling.draws import Key
 from rollwise.simulate.pass_rates import RatedPrompt
 from rollwise.step import Step, StepRecipe, take_step
@@ -76,6 +77,11 @@ def take_steps(
         },
     )
     for number in range(1, steps + 1):
+        if sampler.exhausted:
+            raise ConfigError(
+                f"`prompts.visits` are over after {number - 1} of {steps} steps: allow more visits "
+                "or take fewer steps"
+            )
         yield take_step(recipe, sampler, lambda session: simulate(session, engine), number)
 
 

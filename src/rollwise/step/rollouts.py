@@ -99,6 +99,7 @@ def _draw_after_pilot(
         seed=draw_seed(recipe.seed, step, "pilot", 0),
         step=step,
         positive_threshold=recipe.positive_threshold,
+        priors=session_arguments(recipe, sampler, keys).get("priors"),
     )
     cost = roll_out(pilot)
     pass_rates = [pool.positives / max(len(pool), 1) for pool in pilot.pools.values()]

@@ -30,7 +30,8 @@ def feature_columns(
     if prompts is not None:
         columns["prompt_tokens"] = [len(prompts[problem.key]) for problem in problems]
     further = dict.fromkeys(name for problem in problems for name in problem.columns)
-    return columns | {name: [p.columns.get(name) for p in problems] for name in further}
+    known = {name: own for name, own in columns.items() if own.count(None) < len(own)}
+    return columns | {name: [p.columns.get(name) for p in problems] for name in further} | known
 
 
 def smoothed(correct: float, drawn: float) -> float | None:

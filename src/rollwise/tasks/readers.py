@@ -63,8 +63,16 @@ class ProblemSet:
 
     @classmethod
     def join(cls, sets: Iterable["ProblemSet"]) -> "ProblemSet":
-        """Join several sources; if several have a problem, the first is kept."""
+        """Join several sources; if several have a problem, the first is kept.
+
+        Raises:
+            DataError: Sources have different problems of one key.
+        """
         sources = list(sets)
+        asked: dict[str, tuple[Message, ...]] = {}
+        for problem in (problem for source in sources for problem in source.problems):
+            if asked.setdefault(problem.key, problem.messages) != problem.messages:
+                raise DataError(f"the sources have different problems of the key {problem.key!r}")
         found = cls.of(problem for source in sources for problem in source.problems)
         counts = dict(found.counts)
         for source in sources:

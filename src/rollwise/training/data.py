@@ -85,12 +85,15 @@ def _read(config: TrainConfig, source: str, split: str) -> list[Problem]:
 
 
 def _set_apart(problems: list[Problem], count: int) -> tuple[list[Problem], list[Problem]]:
-    """Hold out at most a tenth of the problems: by key, so that all runs hold out the same ones."""
+    """Hold out at most a tenth of the problems, by text: all runs hold out the same ones."""
     count = min(count, len(problems) // 10)
     if count == 0:
         raise DataError(
             f"{len(problems)} problems are too few to hold some out; give `data.heldout` a file"
         )
-    heldout = set(sorted(problem.key for problem in problems)[:count])
-    train = [problem for problem in problems if problem.key not in heldout]
-    return train, [problem for problem in problems if problem.key in heldout]
+    texts = [problem_key(problem.messages) for problem in problems]  # keys may be a file's own
+    heldout = set(sorted(set(texts))[:count])
+    parts: tuple[list[Problem], list[Problem]] = ([], [])
+    for text, problem in zip(texts, problems, strict=True):
+        parts[text in heldout].append(problem)
+    return parts
