@@ -55,10 +55,8 @@ def _comparison(baseline: Summary) -> PlainTable:
     rows = baseline["benchmarks"]
     problems = sum(row["problems"] for row in rows.values())
     title = f"Difference to {baseline['folder']} [95 % interval], on the same {problems:,} problems"
-    cells = []
-    shared = set[str].intersection(*map(set, rows.values())) if rows else set()
-    passes = [key for key in next(iter(rows.values()), ()) if key.startswith("pass@")]
-    passes = [key for key in passes if key in shared][-1:]
+    cells, shared = [], set[str].intersection(*map(set, rows.values()))
+    passes = sorted((k for k in shared if k.startswith("pass@")), key=lambda k: int(k[5:]))[-1:]
     for name, row in rows.items():
         counts = (f"{row[count]:,}" for count in ("more_often", "less_often"))
         cells.append([name, *counts, *(interval(row[key], sign="+") for key in ("avg", *passes))])
