@@ -121,7 +121,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         return self._with_advantages(output, rows, own)
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Take TRL's; after the last prompt's last, training ends with the update it belongs to."""
+        """Train on a micro-batch; the last one of prompts with `visits` ends training."""
         loss: Tensor = super().training_step(*args, **kwargs)
         self.control.should_training_stop |= self._step >= self._last_micro_batch
         return loss
