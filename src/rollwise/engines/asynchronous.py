@@ -4,16 +4,15 @@ import asyncio
 import logging
 import signal
 import threading
-from abc import abstractmethod
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, TypeVar
 
 from rollwise.engines.engine import Engine
 from rollwise.errors import printable
 from rollwise.sampling import Draw
-from rollwise.step.outcomes import Completion, LostDraw, Prompts, Result
+from rollwise.step.outcomes import Completion, LostDraw, Result
 
 T = TypeVar("T")
 
@@ -58,12 +57,11 @@ class LoopThread:
 class AsyncEngine(Engine):
     """Base class of engines that draw up to `slots` responses on an event loop, in a thread.
 
-    A draw is lost if it takes more than `draw_timeout` seconds in its slot. A subclass completes a
-    draw in `_complete`, and frees its resources in `_release`.
+    A subclass tells `_begin` what completes a draw, and frees its resources in `_release`.
     """
 
-    def __init__(self, slots: int, name: str, draw_timeout: float) -> None:
-        self.slots, self._draw_timeout = slots, draw_timeout
+    def __init__(self, slots: int, name: str) -> None:
+        self.slots = slots
         self._in_flight: dict[Draw, Future[Result]] = {}
         self._free = asyncio.Semaphore(slots)
         self._thread = LoopThread(name)
@@ -71,10 +69,6 @@ class AsyncEngine(Engine):
     @property
     def free_slots(self) -> int:
         return max(0, self.slots - len(self._in_flight))
-
-    def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
-        for draw in draws:
-            self._in_flight[draw] = self._thread.begin(self._bounded(draw, list(prompts[draw.key])))
 
     def wait(self) -> Sequence[Result]:
         """Return what is done, at least one result; raises what draws raise."""
@@ -113,17 +107,23 @@ class AsyncEngine(Engine):
         """End what runs on the loop, and any process beyond it."""
         await end_other_tasks()
 
-    async def _bounded(self, draw: Draw, prompt: list[int]) -> Result:
-        async with self._free:
-            try:
-                async with asyncio.timeout(self._draw_timeout):
-                    return await self._complete(draw, prompt)
-            except TimeoutError:
-                return LostDraw(draw, f"timed out after {self._draw_timeout:g} s")
+    def _begin(
+        self, draw: Draw, complete: Callable[[], Coroutine[Any, Any, Result]], seconds: float
+    ) -> None:
+        """Complete a draw in the next free slot; it is lost if that takes longer than `seconds`.
 
-    @abstractmethod
-    async def _complete(self, draw: Draw, prompt: list[int]) -> Result:
-        """Draw a response, in a slot of its own; cancelled, abort it."""
+        `complete` has its weights and settings bound: they may change while it waits for a slot.
+        """
+
+        async def bounded() -> Result:
+            async with self._free:
+                try:
+                    async with asyncio.timeout(seconds):
+                        return await complete()
+                except TimeoutError:
+                    return LostDraw(draw, f"timed out after {seconds:g} s")
+
+        self._in_flight[draw] = self._thread.begin(bounded())
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self._thread.begin(coroutine).result()

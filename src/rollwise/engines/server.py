@@ -1,5 +1,6 @@
 """The server engine: responses from any server of an OpenAI-compatible completions API."""
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from rollwise.engines.asynchronous import (
 from rollwise.engines.settings import ServerSettings
 from rollwise.errors import ConfigError, EngineError
 from rollwise.sampling import Draw
-from rollwise.step.outcomes import Completion, LostDraw, Result
+from rollwise.step.outcomes import Completion, LostDraw, Prompts, Result
 
 SEEDS = 2**31
 """Seeds are folded below this, which every server takes: some have 32 bits, some a sign bit."""
@@ -82,7 +83,12 @@ class ServerEngine(AsyncEngine):
             raise ConfigError(f"`engine.api_key_env`: the environment variable {name} {fault}")
         self._client = _connect(settings, self._key)
         self._lost_in_a_row = 0
-        super().__init__(batch_size, "server", settings.draw_timeout)
+        super().__init__(batch_size, "server")
+
+    def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
+        for draw in draws:
+            complete = functools.partial(self._complete, draw, list(prompts[draw.key]))
+            self._begin(draw, complete, self.settings.draw_timeout)
 
     def wait(self) -> Sequence[Result]:
         """Return what is done; an `EngineError` if a request is refused, or too many are lost."""

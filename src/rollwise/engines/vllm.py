@@ -1,6 +1,7 @@
 """The vLLM engine: continuous batching, in a process of its own, on GPUs or the CPU."""
 
 import asyncio
+import functools
 import logging
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from concurrent import futures
@@ -73,7 +74,7 @@ class VLLMEngine(AsyncEngine):
         self._weights: SharedWeights | None = None
         self._names = map(str, count())
         self._name_of: dict[Draw, str] = {}
-        super().__init__(slots, "vllm", self.settings.draw_timeout)
+        super().__init__(slots, "vllm")
         self._reaper = Reaper()
         try:
             self._llm = self._call(self._start())
@@ -95,7 +96,10 @@ class VLLMEngine(AsyncEngine):
             self._revive()
             self._unless_it_dies(self._wake())
             self._revive()
-        super().submit(draws, prompts)
+        for draw in draws:
+            prompt, parameters = list(prompts[draw.key]), self._parameters(draw)
+            complete = functools.partial(self._complete, draw, prompt, parameters)
+            self._begin(draw, complete, self.settings.draw_timeout)
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Update the weights in place, once all draws in flight have ended.
@@ -148,8 +152,8 @@ class VLLMEngine(AsyncEngine):
         tokens = sum(state.detokenizer.num_output_tokens() for state in states if state)
         return tokens or super()._tokens_so_far(draw, future)
 
-    async def _complete(self, draw: Draw, prompt: list[int]) -> Result:
-        request = asyncio.create_task(self._request(draw, prompt))
+    async def _complete(self, draw: Draw, prompt: list[int], parameters: Any) -> Result:
+        request = asyncio.create_task(self._request(draw, prompt, parameters))
         try:
             # vLLM never answers a request that it gets just when its process dies.
             while not (await asyncio.wait({request}, timeout=1.0))[0]:
@@ -169,11 +173,11 @@ class VLLMEngine(AsyncEngine):
         truncated = output.finish_reason == "length"
         return Completion(draw, tokens, np.array(logprobs, np.float32), text, truncated)
 
-    async def _request(self, draw: Draw, prompt: list[int]) -> Any:
+    async def _request(self, draw: Draw, prompt: list[int], parameters: Any) -> Any:
         """Let vLLM draw one response; it is aborted if this is cancelled."""
         from vllm.inputs.engine import tokens_input
 
-        llm, name, parameters = self._llm, next(self._names), self._parameters(draw)
+        llm, name = self._llm, next(self._names)
         self._name_of[draw] = name
         try:
             async for output in llm.generate(tokens_input(prompt), parameters, name):

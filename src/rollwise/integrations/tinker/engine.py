@@ -3,8 +3,9 @@
 import asyncio
 import math
 import os
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from rollwise.engines.asynchronous import AsyncEngine, fit_for_a_log, refused_fo
 from rollwise.errors import EngineError
 from rollwise.integrations.tinker.settings import KEY
 from rollwise.sampling import Draw
-from rollwise.step.outcomes import Completion, LostDraw, Result
+from rollwise.step.outcomes import Completion, LostDraw, Prompts, Result
 
 SEEDS = 2**31
 """Seeds are folded below this, because Tinker does not document how large they may be."""
@@ -51,14 +52,21 @@ class TinkerEngine(AsyncEngine):
     ) -> None:
         self._tokenizer, self._ends = tokenizer, sorted(ends)
         self._context, self._max_new_tokens = context or math.inf, max_new_tokens
+        self._draw_timeout = draw_timeout
         self._client: Any = None
-        super().__init__(batch_size, "tinker", draw_timeout)
+        super().__init__(batch_size, "tinker")
+
+    def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
+        """Accept draws from the current weights; some may wait for a slot."""
+        for draw in draws:
+            complete = partial(self._complete, draw, list(prompts[draw.key]), self._client)
+            self._begin(draw, complete, self._draw_timeout)
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """Use `TinkerLearner.weights` from now on; draws in flight keep the weights they have."""
         self._client = weights["client"]
 
-    async def _complete(self, draw: Draw, prompt: list[int]) -> Result:
+    async def _complete(self, draw: Draw, prompt: list[int], client: Any) -> Result:
         """Ask for one response of T tokens, and wait for it while other draws continue."""
         request = {
             "prompt": types.ModelInput.from_ints(prompt),
@@ -70,7 +78,7 @@ class TinkerEngine(AsyncEngine):
             ),
         }
         try:
-            answer = await asyncio.wrap_future(self._client.sample(**request).future())
+            answer = await asyncio.wrap_future(client.sample(**request).future())
         except (tinker.TinkerError, ValueError) as error:  # ValueError: no usable answer
             if refused_for_good(error):
                 raise EngineError(
