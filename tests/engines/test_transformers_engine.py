@@ -21,8 +21,9 @@ from transformers import GenerationConfig
 
 from rollwise.engines.continuous import ContinuousBatch
 from rollwise.engines.settings import end_tokens
-from rollwise.engines.tokens import sample
+from rollwise.engines.tokens import Sampling, sample
 from rollwise.engines.transformers import TransformersEngine
+from rollwise.training.forward import of_logits
 
 SYMBOLS = dict(enumerate("0123456789+-?= ", start=2))
 both_ways = pytest.mark.usefixtures("each_way")
@@ -154,6 +155,12 @@ def test_inverting_the_distribution_by_hand():
     tokens, logprobs = sample(logits.expand(7, -1), uniforms)
     assert tokens.tolist() == [1, 1, 1, 2, 2, 3, 3]
     np.testing.assert_allclose(logprobs.exp(), [0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25], rtol=1e-6)
+
+
+def test_logits_of_half_precision_are_divided_in_full_as_the_learner_does():
+    logits = torch.randn(50, 17, generator=torch.manual_seed(0)).to(torch.bfloat16)
+    tokens, logprobs = Sampling(None, 9, 4, 0.7, torch.tensor([1])).sample(logits, torch.rand(50))
+    torch.testing.assert_close(logprobs, of_logits(logits, tokens, 0.7, False)[0])
 
 
 LOGITS = st.lists(

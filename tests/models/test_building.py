@@ -6,13 +6,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from transformers import GenerationConfig
 
 from rollwise.config import EvaluateConfig, make_settings
 from rollwise.engines import Engine, EpisodeEngine
 from rollwise.engines.settings import context_of
 from rollwise.errors import ConfigError, ModelError
 from rollwise.models.building import Parts
-from rollwise.models.loading import model_path
+from rollwise.models.loading import load_tokenizer, model_path
 from rollwise.models.saved import find_model
 from rollwise.tasks import Problem
 
@@ -57,6 +58,20 @@ def test_a_model_without_a_generation_config_ends_where_its_tokenizer_says(tmp_p
     settings = {"model": {"path": str(tmp_path / "model")}}
     with parts_of(**settings, engine={"type": "vllm", "max_new_tokens": 16}) as parts:
         assert parts.engine.end_tokens == {1}
+
+
+def test_a_turn_follows_the_end_token_of_the_generation_config(tmp_path, monkeypatch):
+    """As in Gemma's and Phi-3's templates, whose newline after it is kept; here, a space."""
+    monkeypatch.setattr("rollwise.engines.vllm.VLLMEngine", FakeVLLM)
+    folder = Path(shutil.copytree(model_path("tool-sums"), tmp_path / "model"))
+    template = "{% for message in messages %}{{ message['content'] }}? {% endfor %}"
+    (folder / "chat_template.jinja").write_text(template)
+    tokenizer = load_tokenizer(str(folder))
+    (end,) = tokenizer.encode("?")
+    GenerationConfig(eos_token_id=end).save_pretrained(folder)
+    settings = {"model": {"path": str(folder)}, "episode": {"type": "calculator"}}
+    with parts_of(**settings, engine={"type": "vllm", "max_new_tokens": 16}) as parts:
+        assert tokenizer.decode(parts.engine._encode("3")) == " 3? "
 
 
 def test_a_model_with_longrope_keeps_to_its_original_context():

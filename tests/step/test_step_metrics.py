@@ -137,6 +137,24 @@ def test_with_a_pilot_the_reward_is_of_all_prompts_and_not_of_those_that_get_a_s
     assert step.metrics["reward"] == 0.5
     assert step.metrics["zero_variance_first"] == pytest.approx(2 / 3)
     assert step.metrics["ledger"]["draws"]["pilot"] == 6
+    assert step.metrics["draws_per_prompt"] == step.metrics["draws"] / 3
+    assert {(row["key"], row["drawn"]) for row in step.visits} >= {("never", 2)}
+    assert len(step.visits) == 3
+
+
+def test_draws_that_a_pilot_lost_are_counted():
+    def roll_out(session):
+        while draws := session.next_draws():
+            for draw in draws:
+                if draw.key == "lost":
+                    session.record_failure(draw, final=True)
+                else:
+                    session.record(draw, draw.index % 2, Answer())
+        return RolloutCost()
+
+    recipe = StepRecipe(allocation=GVM(pilot=2, mean_draws=4), strategy="all", objective="linear")
+    metrics = take_step(recipe, Uniform(["lost", "half"], 2), roll_out, 1).metrics
+    assert metrics["lost_draws"] == metrics["ledger"]["draws"]["failed"] == 2
 
 
 def test_draws_lost_for_good_leave_figures_that_are_numbers():

@@ -143,6 +143,29 @@ def test_where_nothing_can_be_learnt_nothing_moves(model, sizes, mini_batches):
         assert_close(steps[0][1], wanted)
 
 
+def test_a_response_that_diverged_moves_nothing_by_its_entropy_either(model):
+    """Where all diverged there is no update, which Adam's memory would fill."""
+    good, bad = make_examples(model, [(2, 3, 0.0), (2, 5, 0.0)])
+    bad = replace(bad, logprobs=bad.logprobs - 5)
+    plain = copy.deepcopy(model)
+    (-0.1 * 3 / 8 * plain_entropy(plain, good, 1.0)).backward()
+    learner = make_learner(model, max_divergence=1e-3, entropy_coefficient=0.1)
+    steps = watch(learner)
+    assert learner.learn([good, bad])["diverged_responses"] == 1
+    assert_close(steps[0][1], [p.grad for p in plain.parameters()])
+    assert learner.learn([bad])["diverged_responses"] == learner.updates == len(steps) == 1
+
+
+@pytest.mark.parametrize("mini_batches", [1, 3])
+@pytest.mark.parametrize("old", ["learner", "engine"])
+def test_the_gap_to_the_engine_is_that_before_the_updates(model, mini_batches, old):
+    examples = [
+        replace(e, logprobs=e.logprobs - 2) for e in make_examples(model, [(2, 3, 1.0)] * 6)
+    ]
+    learner = make_learner(model, mini_batches=mini_batches, old_logprobs=old)
+    assert learner.learn(examples)["sampler_gap"] == pytest.approx(2, rel=1e-4)
+
+
 @pytest.mark.parametrize(("cap", "weight"), [(0.0, 1.0), (10.0, 3.0), (2.0, 2.0)])
 def test_tokens_are_weighted_by_how_much_likelier_the_learner_finds_them(model, cap, weight):
     """Three times as likely, each; and so grows the gradient."""
@@ -155,6 +178,8 @@ def test_tokens_are_weighted_by_how_much_likelier_the_learner_finds_them(model, 
     assert metrics["importance_weight"] == pytest.approx(weight, rel=1e-4)
     assert metrics["importance_truncated"] == (cap == 2.0)
     assert metrics["sampler_gap"] == pytest.approx(np.log(3), rel=1e-3)
+    agreed = make_learner(model, importance_cap=1.0).learn(make_examples(model, [(2, 3, 1.0)]))
+    assert agreed["importance_truncated"] == 0
 
 
 @pytest.mark.parametrize("unknown", [lambda e: e.logprobs[:0], lambda e: e.logprobs * np.nan])

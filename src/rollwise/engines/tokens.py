@@ -39,7 +39,7 @@ class Sampling:
         return torch.from_numpy(rows).to(self.end_tokens.device)
 
     def sample(self, logits: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
-        return sample(logits / self.temperature, uniforms)
+        return sample(logits.float() / self.temperature, uniforms)
 
 
 class Response(NamedTuple):

@@ -36,10 +36,12 @@ class Model(Protocol):
 
     Attributes:
         tokenizer: Its tokenizer.
+        generation: Its generation configuration, which may name end tokens; None if it has none.
         context: The most tokens, prompt and response, that it takes; None if unknown.
     """
 
     tokenizer: PreTrainedTokenizerBase
+    generation: Any
     context: int | None
 
     def make_engine(self) -> Engine:
@@ -58,6 +60,7 @@ class SavedModel:
             self._model, self.tokenizer = load_saved(config.model)
             if self._model.device.type == "cuda":
                 in_bfloat16(self._model)
+        self.generation = self._model.generation_config
         self.context = context_of(self._model.config)
 
     def make_engine(self) -> Engine:
@@ -148,6 +151,7 @@ class Parts(Generic[C]):
             context=min(self.model.context or longest, longest),
             turn_tokens=config.engine.max_new_tokens,
         )
-        encode_turn = turn_encoder(tokenizer, end_tokens(None, tokenizer), environment.roles)
+        ends = end_tokens(self.model.generation, tokenizer)
+        encode_turn = turn_encoder(tokenizer, ends, environment.roles)
         encode = functools.partial(encode_conversation, tokenizer)
         return EpisodeEngine(engine, environment, self._problems, encode_turn, encode, limits)

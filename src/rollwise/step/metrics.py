@@ -41,6 +41,7 @@ def rollout_metrics(
     pools of prompts that a pilot chose, so the pilot's are measured.
     """
     session, pools = rollouts.session, rollouts.pools
+    sessions = (*rollouts.pilots, session)
     sampled = [pool for pilot in rollouts.pilots for pool in pilot.pools.values()] or pools
     certain = [int(p.stopping.certain_need[0, 0]) for p in sampled if p.stopping and len(p)]
     first = min([size, *certain])
@@ -57,13 +58,13 @@ def rollout_metrics(
         "prompts": len(pools),
         "trained_groups": sum(not group.dropped for group in groups),
         "draws": draws,
-        "draws_per_prompt": draws / max(len(pools), 1),
+        "draws_per_prompt": draws / max(len(sampled), 1),
         "draws_by_round": session.schedule.draws_by_round(drawn_P),
         "surplus_draws": session.surplus,
         "tokens": rollouts.cost.tokens,
         "exits": {reason: exits[reason] for reason in ("satisfied", "exhausted", "futile")},
-        "failed_draws": session.failures,
-        "lost_draws": session.lost,
+        "failed_draws": sum(each.failures for each in sessions),
+        "lost_draws": sum(each.lost for each in sessions),
         **_entropy(responses),
         "response_tokens": _mean([response.tokens for response in responses]),
         "truncated": _mean([response.truncated for response in responses]),
@@ -116,7 +117,8 @@ def step_ledger(rollouts: Rollouts, groups: Iterable[TrainedGroup]) -> Ledger:
     session, cost = rollouts.session, rollouts.cost
     pools = [pool for pilot in rollouts.pilots for pool in pilot.pools.values()]
     piloted = [ResponseFigures.of(r).tokens for pool in pools for r in pool.responses]
-    draws = {"surplus": session.surplus, "failed": session.failures, "pilot": len(piloted)}
+    failed = sum(each.failures for each in (*rollouts.pilots, session))
+    draws = {"surplus": session.surplus, "failed": failed, "pilot": len(piloted)}
     tokens = {"failed": cost.failed_tokens, "pilot": sum(piloted)}
     ledger: Ledger = {
         "draws": dict.fromkeys(PLACES, 0) | draws,

@@ -53,7 +53,10 @@ def conclude(
     recipe: StepRecipe, sampler: PromptSampler, rollouts: Rollouts, groups: list[TrainedGroup]
 ) -> Step:
     """Tell the sampler what was drawn, and measure the step, once `make_groups` has its groups."""
-    visits = visit_rows(sampler, rollouts.pools, [group.trained for group in groups])
+    own = rollouts.session.pools
+    others = [p for pilot in rollouts.pilots for k, p in pilot.pools.items() if k not in own]
+    trained = [*(group.trained for group in groups), *(0 for _ in others)]
+    visits = visit_rows(sampler, [*own.values(), *others], trained)
     metrics = {
         **rollout_metrics(rollouts, groups, recipe.group_size),
         **tell(sampler, *rollouts.counts()),

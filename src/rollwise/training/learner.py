@@ -87,8 +87,9 @@ class Learner:
 
         Returns:
             Averages over tokens: `loss`, `clip_fraction`, `sampler_gap` (between the learner's
-            log-probabilities and the engine's), `importance_weight`, and `importance_truncated`,
-            the share of weights at the cap. Over updates: `grad_norm`, and numbers of
+            log-probabilities before the updates and the engine's; with `old_logprobs` = "engine"
+            over the first update's tokens), `importance_weight`, and `importance_truncated`, the
+            share of weights that the cap lowered. Over updates: `grad_norm`, and numbers of
             `skipped_updates` and `diverged_responses`.
         """
         known = self.model.get_input_embeddings().num_embeddings
@@ -99,14 +100,18 @@ class Learner:
         old = self._old_logprobs(examples) if len(parts) > 1 else [None] * len(examples)
         totals: Totals = defaultdict(float)
         grad_norms: list[float] = []
-        updates_before = self.updates
+        updates_before, at_first = self.updates, totals
         for part in parts:
             if len(part):
                 given = [examples[i] for i in part], [old[i] for i in part]
+                unchanged = self.updates == updates_before
                 grad_norms += self._update(*given, totals)
+                if unchanged and self.settings.old_logprobs == "engine":
+                    at_first = totals.copy()
         if self.updates > updates_before:
             self._learnt_from = examples[0]
         found = _metrics(totals, grad_norms)
+        found["sampler_gap"] = at_first["gap"] / max(1, at_first["tokens_run"])
         if self.settings.max_divergence:
             found["diverged_responses"] = int(totals["left_out"])
         return found
@@ -149,6 +154,7 @@ class Learner:
         batches = self._micro_batches(examples)
         if not batches:
             return []
+        left_out = totals["left_out"]
 
         def loss_of(batch: list[int]) -> tuple[Tensor, Totals]:
             of_batch = [examples[i] for i in batch], [old[i] for i in batch]
@@ -159,6 +165,9 @@ class Learner:
             for own in self._gather_gradients(loss_of, batches):
                 for name, value in own.items():
                     totals[name] += value
+        if totals["left_out"] - left_out == sum(map(len, batches)):
+            self.optimizer.zero_grad()
+            return []
         return [self._step()]
 
     def _gather_gradients(
@@ -204,13 +213,16 @@ class Learner:
         advantages = logprobs.new_tensor(np.repeat([e.advantage for e in examples], lengths))
         bounds = {n: getattr(settings, n) for n in ("clip_low", "clip_high", "dual_clip")}
         loss, clipped = policy_loss(logprobs, before, advantages, **bounds)
-        weights = importance_weights(before, sampler, settings.importance_cap)
+        cap = settings.importance_cap
+        weights = importance_weights(before, sampler, cap)
+        reference = logprobs.detach() if settings.old_logprobs == "engine" else before
         loss, left_out = weights * loss, 0
         if settings.max_divergence:
             diverged = diverged_responses(sampler, logprobs, lengths, settings.max_divergence)
             left_out = int(diverged.sum())
             rows = torch.tensor(lengths, device=loss.device)
-            loss = loss.masked_fill(diverged.repeat_interleave(rows), 0.0)
+            of_tokens = diverged.repeat_interleave(rows)
+            loss, entropy = (x.masked_fill(of_tokens, 0.0) for x in (loss, entropy))
         if settings.average == "responses":
             weight_of_each = [mean_length / max(1, length) for length in lengths]
             per_token = loss.new_tensor(np.repeat(weight_of_each, lengths))
@@ -218,9 +230,9 @@ class Learner:
         totals: Totals = {
             "loss": loss.sum().item(),
             "clipped": clipped.sum().item(),
-            "gap": (before - sampler).abs().sum().item(),
+            "gap": (reference - sampler).abs().sum().item(),
             "weight": weights.sum().item(),
-            "truncated": int((weights == settings.importance_cap).sum()),
+            "truncated": int((cap > 0) * ((before - sampler).exp() > cap).sum()),
             "tokens_run": len(loss),
             "left_out": left_out,
         }
@@ -315,7 +327,6 @@ def _metrics(totals: Mapping[str, float], grad_norms: Sequence[float]) -> dict[s
     return {
         "loss": totals["loss"] / tokens,
         "clip_fraction": totals["clipped"] / tokens,
-        "sampler_gap": totals["gap"] / tokens_run,
         "importance_weight": totals["weight"] / tokens_run if totals["tokens_run"] else 1.0,
         "importance_truncated": totals["truncated"] / tokens_run,
         "grad_norm": float(np.mean(finite)) if finite else 0.0,

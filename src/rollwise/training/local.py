@@ -26,7 +26,7 @@ class LocalBackend:
         torch.manual_seed(config.seed)  # new adapters draw their weights from it
         weights = checkpoint / "model" if checkpoint else None
         model, self.tokenizer = load_model(config.model, weights)
-        self.context = context_of(model.config)
+        self.generation, self.context = model.generation_config, context_of(model.config)
         self._config, self._needs_model = config, config.engine.kind.needs_model
         merged, temperature = not self._needs_model, config.engine.temperature
         self.learner = Learner(model, config.learner, temperature, merged)

@@ -4,9 +4,9 @@ import os
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
+from transformers import AutoConfig, GenerationConfig
 
 from rollwise.config import TrainConfig
 from rollwise.config.base import Rule, refusals
@@ -49,6 +49,9 @@ class TinkerBackend:
 
         self._config, self._path = config, model_path(config.model.path)
         self.tokenizer = load_tokenizer(self._path)
+        self.generation: Any = None
+        with suppress(OSError):  # the model may have no file of generation settings
+            self.generation = GenerationConfig.from_pretrained(self._path)
         self.context = _context(self._path)
         with as_engine_errors("signing in"):
             self.learner = TinkerLearner(tinker.ServiceClient(), config)
@@ -60,7 +63,7 @@ class TinkerBackend:
         settings = self._config.engine
         engine = TinkerEngine(
             self.tokenizer,
-            _ends(self._path, self.tokenizer),
+            end_tokens(self.generation, self.tokenizer),
             self.context,
             settings.max_new_tokens,
             settings.batch_size,
@@ -77,14 +80,6 @@ def _context(path: str) -> int | None:
     except (OSError, ValueError):
         return None
     return context_of(shape)
-
-
-def _ends(path: str, tokenizer: PreTrainedTokenizerBase) -> set[int]:
-    """Return the tokens that end a response; the model may have no file of generation settings."""
-    generation = None
-    with suppress(OSError):
-        generation = GenerationConfig.from_pretrained(path)
-    return end_tokens(generation, tokenizer)
 
 
 def unsupported(config: TrainConfig) -> list[str]:
