@@ -103,7 +103,7 @@ def main() -> None:
         compared = COMPARED | cold_starts(history)
         scored = {name: replay(make, history) for name, make in compared.items()}
         name = file.name.split(".")[0]
-        results[name] = summarise(scored, np.random.default_rng(arguments.seed))
+        results[name] = summarize(scored, np.random.default_rng(arguments.seed))
         show(console, f"{name}: {len(history)} visits", results[name])
     print(json.dumps({"benchmark": "beliefs", "quick": arguments.quick, "histories": results}))
 
@@ -162,7 +162,7 @@ def replay(make: Callable[[int], Belief], history: Ints) -> dict[str, Floats]:
     return dict(zip(names, columns, strict=True))
 
 
-def summarise(
+def summarize(
     scored: dict[str, dict[str, Floats]], rng: np.random.Generator
 ) -> dict[str, dict[str, Any]]:
     """Figures of each belief on one history."""

@@ -33,7 +33,7 @@ from rollwise.sampling.pool import POSITIVE_THRESHOLD
 from rollwise.simulate.pass_rates import RatedPrompt, resample_pass_rates
 from rollwise.simulate.planning import Prices, simulate_steps
 from rollwise.simulate.recorded import rated, read_recorded
-from rollwise.simulate.steps import summarise
+from rollwise.simulate.steps import summarize
 from rollwise.statistics.curves import mean_over_seeds
 
 SINGLE = {
@@ -166,7 +166,7 @@ def plan(
     for seed in range(PLANNED_SEEDS):
         config = make_config({**given, "seed": seed})
         found += simulate_steps(config, prompts, prices, steps)[1:]
-    return {name: mean.value for name, mean in summarise(found).items()}
+    return {name: mean.value for name, mean in summarize(found).items()}
 
 
 def compare(predicted: float, measured: list[float]) -> dict[str, float]:

@@ -28,8 +28,8 @@ a list as `a,b`, a table as JSON. The command line wins over the file, the file 
 Some sections choose a kind by `type` (`advantage` by `objective`), or name a [class of your
 own](plugins.md) as `module:Class`. A link leads to the page that explains the kinds. The table
 begins with the keys that all kinds share. Each kind, in bold, is followed by its own keys, and
-accepts no others. If the command line names another kind than the file, the file's keys of that
-section are dropped, except those of `advantage` that the other objective has as well.
+accepts no others. If the command line names another kind than the file, the file's keys of its
+kind are dropped, except those of `advantage` that the other objective has as well.
 
 ## Defaults that depend on other settings
 
@@ -42,6 +42,8 @@ section are dropped, except those of `advantage` that the other objective has as
 - **GRPO**: with `exit.type = "fixed_count"`, `schedule` is one round of `exit.samples`,
   `group.size` is `exit.samples`, `group.strategy` `all`, `group.zero_variance` `keep`,
   `advantage.objective` `grpo`, `advantage.scale_by_std` true.
+- `allocation.type`: `schedule` is one round, `group.strategy` `all`; with `estimated`,
+  `advantage.objective` is `sqrt`.
 - `advantage.baseline = "belief"`: `advantage.objective` is `linear`, `group.strategy` `all`.
 - A built-in model: `model.cpu_threads` is 1, `learner.learning_rate` 2e-4 (1.4e-4 with a belief as
   baseline), `engine.max_new_tokens` 48, `engine.batch_size` 512.

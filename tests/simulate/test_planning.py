@@ -10,7 +10,7 @@ from rollwise.sampling import Balanced, PositiveFocused, Rounds
 from rollwise.sampling.stopping import Stopping
 from rollwise.simulate.pass_rates import RatedPrompt, spread_pass_rates
 from rollwise.simulate.planning import Prices, simulate_steps
-from rollwise.simulate.steps import Mean, summarise
+from rollwise.simulate.steps import Mean, summarize
 
 TEN = Prices(Lengths(median=10, sigma=0.0, longest=100), slots=16, seconds_per_token=0.5)
 """Each response takes 10 tokens and 5 seconds."""
@@ -44,7 +44,7 @@ def test_what_a_fixed_count_costs_and_teaches_can_be_counted(scale):
         [s["trained"] for s in steps], [256 * (1 - s["zero_variance_after"]) for s in steps]
     )
     assert_close([s["seconds"] for s in steps], [80.0] * 40)
-    plan = summarise(steps)
+    plan = summarize(steps)
     # Four draws of p = ½ are alike with probability 2/16.
     for name in ("zero_variance_first", "zero_variance_after"):
         assert abs(plan[name].value - 0.125) < 4 * np.sqrt(0.125 * 0.875 / (64 * 40))
@@ -70,7 +70,7 @@ def test_a_perfect_baseline_has_the_variance_of_every_response():
         "prompts": {"type": "worth", "batch_size": 64},
     }
     steps = simulate_steps(make_config(settings), all_at(0.3), TEN, 80)[40:]
-    plan = summarise(steps)
+    plan = summarize(steps)
     assert abs(plan["signal"].value - 64 * 0.21) < 4 * plan["signal"].error
     assert plan["movement"].value == pytest.approx(64 * 0.21, rel=0.05)
 
@@ -86,7 +86,7 @@ def test_draws_are_those_that_the_tables_of_stopping_expect(section, rule):
     """Pass rates that are uniform on [0, 1] are the flat prior of the tables."""
     schedule = Rounds(size=4, rounds=6)
     config = config_of(128, exit=section, schedule={"size": 4, "rounds": 6})
-    found = summarise(simulate_steps(config, spread_pass_rates(1, 1, 128), TEN, 8))["draws"]
+    found = summarize(simulate_steps(config, spread_pass_rates(1, 1, 128), TEN, 8))["draws"]
     expected = 128 * Stopping(rule, schedule, schedule.max_samples).expected_need[0, 0]
     assert found.error < 0.03 * expected
     assert abs(found.value - expected) < 4 * found.error

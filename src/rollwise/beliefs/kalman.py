@@ -200,7 +200,7 @@ def laplace_step(
 ) -> tuple[Floats, Floats]:
     """Return mode and inverse curvature of the posterior that `posterior` integrates, shape (P,).
 
-    Maximises k·z − n·log(1 + eᶻ) − (z − m)²/(2v), which is concave, by Newton steps.
+    Maximizes k·z − n·log(1 + eᶻ) − (z − m)²/(2v), which is concave, by Newton steps.
     """
     logit = mean.copy()
     for _ in range(NEWTON_STEPS):

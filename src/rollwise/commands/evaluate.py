@@ -64,7 +64,7 @@ def evaluate(
     for name, each in evaluated.items():
         if not each.results:
             raise EngineError(f"{name}: the engine lost all draws; the log says why")
-    summary = as_json(_summarise(config, evaluated, baseline))
+    summary = as_json(_summarize(config, evaluated, baseline))
     folder = RunFolder(path)
     folder.write_summary(summary)
     seal(folder)
@@ -138,7 +138,7 @@ def _check_common(
         )
 
 
-def _summarise(
+def _summarize(
     config: EvaluateConfig, evaluated: Mapping[str, Evaluated], baseline: Mapping[str, Evaluated]
 ) -> dict[str, Any]:
     benchmarks = {

@@ -49,7 +49,7 @@ def prepare(
     rates = _pass_rates(problems, responses, config.grading.positive_threshold)
     low, high = pass_rate_range(config.selection.range)
     chosen = (low <= rates["pass_rate"]) & (rates["pass_rate"] <= high)  # NaN is in no range
-    summary = counts | _summarise(config, rates, chosen) | responses.lengths() | responses.counts
+    summary = counts | _summarize(config, rates, chosen) | responses.lengths() | responses.counts
     RunFolder(path).write_summary(summary)
     card = write_data_card(path, summary, config.model_dump(mode="json"))
     _write_chosen(path / "prepared.parquet", config, problems, rates, chosen)
@@ -120,7 +120,7 @@ def _pass_rates(problems: Sequence[Problem], responses: Responses, threshold: fl
     return {"pass_rate": value, "pass_rate_low": low, "pass_rate_high": high, "drawn": drawn}
 
 
-def _summarise(config: PrepareConfig, rates: Columns, chosen: NDArray[np.bool_]) -> dict[str, Any]:
+def _summarize(config: PrepareConfig, rates: Columns, chosen: NDArray[np.bool_]) -> dict[str, Any]:
     known = rates["pass_rate"][rates["drawn"] > 0]
     if not len(known):
         raise DataError("the engine lost all draws; the log says why")

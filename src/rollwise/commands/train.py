@@ -106,7 +106,7 @@ def train_in(
         if display.stop.number in TERMINATING:
             raise Terminated(display.stop.number)
         raise KeyboardInterrupt
-    folder.write_summary(summarise(folder.read_metrics()))
+    folder.write_summary(summarize(folder.read_metrics()))
     seal(folder)
 
 
@@ -120,8 +120,8 @@ def _without_policy(run: "Run", error: PolicyError) -> str:
     )
 
 
-def summarise(metrics: Sequence[Row]) -> Row:
-    """Summarise a run from its metrics: held-out figures before and after, and the cost."""
+def summarize(metrics: Sequence[Row]) -> Row:
+    """Summarize a run from its metrics: held-out figures before and after, and the cost."""
     evaluated = [line for line in metrics if "heldout" in line]
     steps = [line for line in metrics if line["step"] > 0]
     return {

@@ -250,7 +250,7 @@ class GradingSection(VariantByType):
     timeout: float = Field(2.0, gt=0)
     """Give up grading a response after this many seconds; it gets no reward (not with `exact`)."""
     workers: int | None = Field(None, ge=1, le=4096)
-    """Grade in this many processes (not with `exact`); by default as many as there are cores."""
+    """Grade in this many processes (not with `exact`); by default one a core, at most 16."""
     positive_threshold: float = from_recipe("grading.positive_threshold")
 
     @classmethod

@@ -16,7 +16,7 @@ from rollwise.sampling.draws import Key
 from rollwise.sampling.pool import POSITIVE_THRESHOLD
 from rollwise.simulate.pass_rates import RatedPrompt, resample_pass_rates, spread_pass_rates
 from rollwise.simulate.recorded import rated, read_recorded
-from rollwise.simulate.steps import Figures, OfStep, figures_of, summarise, take_steps
+from rollwise.simulate.steps import Figures, OfStep, figures_of, summarize, take_steps
 
 SIGMA = 0.7
 """The standard deviation of the logarithm of lengths, if it is not given."""
@@ -128,4 +128,4 @@ def plan_method(
         found = simulate_steps(method, prompts, prices, steps, on_step)
     except ConfigError as error:
         raise ConfigError(f"method `{name}`: {error}") from None
-    return summarise(found[config.warmup :])
+    return summarize(found[config.warmup :])

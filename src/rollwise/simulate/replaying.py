@@ -14,12 +14,12 @@ from rollwise.engines.recorded import Recorded, ReplayEngine
 from rollwise.errors import ConfigError
 from rollwise.sampling.draws import Key
 from rollwise.simulate.recorded import RecordedPrompt, rated
-from rollwise.simulate.steps import PER_TOKENS, figures_of, summarise, take_steps
+from rollwise.simulate.steps import PER_TOKENS, figures_of, summarize, take_steps
 from rollwise.statistics import Estimate
 from rollwise.step import Step
 
 OfReplay = Mapping[str, float]
-"""Figures of one replay: those of `summarise`, `draws_per_prompt`, and `ran_out`, a share of
+"""Figures of one replay: those of `summarize`, `draws_per_prompt`, and `ran_out`, a share of
 prompts."""
 
 
@@ -51,7 +51,7 @@ def replay(
         found.append(figures_of(step, means))
         ran_out += _out(step, counts, recipe.resolved_schedule.max_samples)
     drawn_for = max(sum(step["prompts"] for step in found), 1)
-    return {name: mean.value for name, mean in summarise(found, PER_TOKENS).items()} | {
+    return {name: mean.value for name, mean in summarize(found, PER_TOKENS).items()} | {
         "draws_per_prompt": sum(step["draws"] for step in found) / drawn_for,
         "ran_out": ran_out / drawn_for,
     }

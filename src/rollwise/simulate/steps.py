@@ -110,7 +110,7 @@ Figures = dict[str, Mean]
 """The figures of a method, each a mean over steps: those of `figures_of`, and signal per cost."""
 
 
-def summarise(steps: Sequence[OfStep], prices: Mapping[str, tuple[str, float]] = PRICES) -> Figures:
+def summarize(steps: Sequence[OfStep], prices: Mapping[str, tuple[str, float]] = PRICES) -> Figures:
     """Average the figures of one or more steps; those that a step does not have are left out."""
     values = {
         name: np.array([step[name] for step in steps])

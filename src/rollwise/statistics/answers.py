@@ -1,7 +1,7 @@
 r"""Extract the final answers of responses, which vote in maj@k.
 
 Only those of incorrect responses matter: correct responses vote together. If two ways of writing
-the same wrong answer are not recognised as equal, its votes are split.
+the same wrong answer are not recognized as equal, its votes are split.
 """
 
 import re

@@ -33,7 +33,7 @@ beyond its prompt's exit; to a pilot; or its attempt failed."""
 def rollout_metrics(
     rollouts: Rollouts, groups: Sequence[TrainedGroup], size: int
 ) -> dict[str, Any]:
-    """Summarise the rollouts of a step and their groups, dropped ones included.
+    """Summarize the rollouts of a step and their groups, dropped ones included.
 
     How good the policy is (`reward`, `entropy`, `response_tokens`, `truncated`) is measured on the
     first draws of each prompt alone: `size`, or as many as every prompt has whatever its rewards.

@@ -1,6 +1,6 @@
 """Problems from a file, a data set on the hub or an environment.
 
-Two schemas are recognised by their columns. verl's has `prompt` (a list of {role, content}) and
+Two schemas are recognized by their columns. verl's has `prompt` (a list of {role, content}) and
 `reward_model` ({ground_truth, ...}), and takes precedence. The plain one has `problem` and
 `answer`, or the columns that the caller names instead. Both may have `data_source`, `level` (5 or
 "Level 5"), `subject`, `solution`, `pass_rate` with `drawn` (how many responses it was measured

@@ -151,7 +151,7 @@ def adam(settings: LearnerSettings, update: int) -> Any:
 def _metrics(
     updates: Sequence[tuple[list[Example], Any]], tokens: int, clips: Mapping[str, float] | None
 ) -> dict[str, float]:
-    """Summarise a step's updates, each given by what it learned from and Tinker's output."""
+    """Summarize a step's updates, each given by what it learned from and Tinker's output."""
     losses = [float(output.metrics["loss:sum"]) for _, output in updates]
     learnt = [
         pair

@@ -52,7 +52,7 @@ class PromptReport:
     def of(
         cls, session: RolloutSession, group: TrainedGroup, tokens: int, records: list[Row]
     ) -> "PromptReport":
-        """Summarise a session of one prompt, whose responses are `Graded`, and its group."""
+        """Summarize a session of one prompt, whose responses are `Graded`, and its group."""
         pool = group.pool
         return cls(
             key=pool.key,
