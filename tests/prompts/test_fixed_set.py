@@ -5,16 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from rollwise import CDAS, Curriculum, Posterior, Prioritized, PromptSampler, Uniform
 from rollwise.beliefs import BELIEFS, Belief, LatestPassRate
-from rollwise.prompts import (
-    CDAS,
-    Curriculum,
-    FixedSetSampler,
-    Posterior,
-    Prioritized,
-    PromptSampler,
-    Uniform,
-)
+from rollwise.prompts import FixedSetSampler
 
 
 class FirstOfAll(FixedSetSampler):

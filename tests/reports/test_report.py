@@ -9,17 +9,7 @@ import re
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from made_runs import (
-    BALANCED,
-    HOSTILE,
-    LEDGER,
-    evaluated,
-    make_run,
-    read,
-    sample,
-    step_line,
-    visit,
-)
+from made_runs import BALANCED, HOSTILE, LEDGER, evaluated, make_run, read, sample, step_line, visit
 
 import rollwise
 from rollwise.cli import main

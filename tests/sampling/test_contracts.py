@@ -5,19 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from rollwise.sampling import (
-    ALLOCATIONS,
-    EXIT_RULES,
-    OBJECTIVES,
-    SCHEDULES,
-    Balanced,
-    Estimated,
-    ExitRule,
-    Objective,
-    PositiveFocused,
-    Rounds,
-    Streamed,
-)
+from rollwise import Balanced, Estimated, ExitRule, Objective, PositiveFocused, Rounds, Streamed
+from rollwise.sampling import ALLOCATIONS, EXIT_RULES, OBJECTIVES, SCHEDULES
 from rollwise.sampling.objectives import GRPO, Reference
 from rollwise.sampling.stopping import Stopping
 from rollwise.sampling.testing import (

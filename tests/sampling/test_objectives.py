@@ -7,14 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rollwise.sampling import (
-    Balanced,
-    Pool,
-    PositiveFocused,
-    Rounds,
-    advantages,
-    select_group,
-)
+from rollwise.sampling import Balanced, Pool, PositiveFocused, Rounds, advantages, select_group
 from rollwise.sampling.objectives import GRPO
 from rollwise.sampling.stopping import Stopping
 
