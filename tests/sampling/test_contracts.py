@@ -118,15 +118,12 @@ def too_many(allocation, pass_rates):
             r"NoDataclass is not a dataclass: put `@dataclass\(frozen=",
         ),
         (check_exit_rule, Unpicklable(), "must be picklable"),
-        (
-            check_schedule,
-            wrong("GreedyStream", Streamed, dispatcher=lambda schedule: Greedy()),
-            "were surplus",
-        ),
-        (
-            check_schedule,
-            wrong("IdleStream", Streamed, dispatcher=lambda schedule: Idle()),
-            "no draw is handed out",
+        *(
+            (check_schedule, wrong(name, Streamed, dispatcher=dispatcher), message)
+            for name, dispatcher, message in (
+                ("GreedyStream", lambda schedule: Greedy(), "were surplus"),
+                ("IdleStream", lambda schedule: Idle(), "no draw is handed out"),
+            )
         ),
         *(
             (check_objective, wrong(name, Objective, advantages=advantages), message)

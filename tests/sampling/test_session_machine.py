@@ -94,9 +94,8 @@ class Sessions(RuleBasedStateMachine):
             while self.flying:
                 self.answer(0, 0.0)
         assert self.session.done
-        assert (
-            self.session.pools.keys() == {draw.key for draw in self.tries} == set(range(self.keys))
-        )
+        tried = {draw.key for draw in self.tries}
+        assert self.session.pools.keys() == tried == set(range(self.keys))
         self.pools_hold_recorded_responses_in_draw_order()
 
 
