@@ -12,26 +12,14 @@ from rollwise.engines import Completion
 from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
 from rollwise.records.metrics import metrics_line
 from rollwise.records.states import load_state, save_state
-from rollwise.step import (
-    Episode,
-    RolloutCost,
-    Rollouts,
-    Span,
-    StepRecipe,
-    Usage,
-    make_group,
-    take_step,
-)
+from rollwise.step import RolloutCost, Rollouts, StepRecipe, make_group, take_step
+from rollwise.step.episodes import Episode, Span, Usage
 from rollwise.step.metrics import PLACES, belief_metrics, brier_skill, rollout_metrics, visit_rows
 
 LEDGER = dict.fromkeys(PLACES, 0)
 
 # Rounds of 2, at most 3 of them; one correct and one incorrect response end a prompt.
-POOLS = {
-    "mixed at once": [1, 0],
-    "late": [0, 0, 0, 1],
-    "never": [1, 1, 1, 1, 1, 1],
-}
+POOLS = {"mixed at once": [1, 0], "late": [0, 0, 0, 1], "never": [1, 1, 1, 1, 1, 1]}
 
 
 def make_step(pools=POOLS, lost=()):
