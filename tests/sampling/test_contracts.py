@@ -35,18 +35,18 @@ def test_ours_pass(check, plugin):
 
 
 @dataclass(frozen=True)
-class OneOfEach(ExitRule):
-    """Balanced(1, 1), for single counts alone."""
+class OneAndTwo(ExitRule):
+    """Balanced(1, 2), for single counts alone."""
 
     def satisfied(self, positives, negatives):
-        return positives >= 1 and negatives >= 1
+        return positives >= 1 and negatives >= 2
 
 
 def test_a_rule_may_be_for_single_counts_alone():
-    check_exit_rule(OneOfEach())
+    check_exit_rule(OneAndTwo())
     for schedule in (Streamed(8), Rounds(4, rounds=2)):
         for number in ("expected_need", "chance"):
-            two = [Stopping(rule, schedule, 8) for rule in (OneOfEach(), Balanced(1, 1))]
+            two = [Stopping(rule, schedule, 8) for rule in (OneAndTwo(), Balanced(1, 2))]
             assert np.array_equal(*(getattr(stopping, number) for stopping in two))
 
 
