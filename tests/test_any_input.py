@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from row_files import write_rows
 
 from rollwise.cli import main
 from rollwise.config import KINDS, EvaluateConfig, TrainConfig, make_settings, read_toml
@@ -52,9 +53,7 @@ def read_all(path):
 @fuzzed
 @given(rows=ROWS)
 def test_any_json_lines(tmp_path, rows):
-    path = tmp_path / "any.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    read_all(path)
+    read_all(write_rows(tmp_path / "any.jsonl", rows))
 
 
 @fuzzed
@@ -115,13 +114,7 @@ def test_any_settings(kind, named):
         assert str(error)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"x" * 100_000: 1},
-        {"samples": "x" * 100_000},
-    ],
-)
+@pytest.mark.parametrize("given", [{"x" * 100_000: 1}, {"samples": "x" * 100_000}])
 def test_an_error_does_not_print_all_of_a_long_value(given):
     with pytest.raises(RollwiseError) as caught:
         make_settings(EvaluateConfig, given)

@@ -5,6 +5,7 @@ import typing
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from row_files import write_rows
 
 from rollwise.cli import main
 from rollwise.config import TrainConfig
@@ -91,8 +92,8 @@ def test_any_plan(capsys, methods, prices, rates):
 def test_any_replay(tmp_path_factory, capsys, methods, rewards):
     folder = tmp_path_factory.mktemp("replay")
     rows = [{"key": str(i), "reward": r} for i, each in enumerate(rewards) for r in each]
-    (folder / "rewards.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    further = {"steps": 2, "seeds": 2, "rewards": str(folder / "rewards.jsonl")}
+    file = write_rows(folder / "rewards.jsonl", rows)
+    further = {"steps": 2, "seeds": 2, "rewards": str(file)}
     words = ["compare", "--output", str(folder / "out")]
     assert outcome(words, methods, further) in (0, 2), capsys.readouterr()
     capsys.readouterr()

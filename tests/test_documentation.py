@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from small_runs import SMALL
 
 from rollwise.cli import COMMANDS, main, parse
 from rollwise.config import KINDS, TrainConfig
@@ -16,12 +17,8 @@ from rollwise.config.reading import setting_types
 from rollwise.integrations.verl.settings import read_settings
 
 PAGES = [
-    "docs/grading.md",
-    "docs/episodes.md",
-    "docs/objectives.md",
-    "docs/own-loop.md",
-    "docs/prompts.md",
-    "docs/schedules.md",
+    *("docs/grading.md", "docs/episodes.md", "docs/objectives.md"),
+    *("docs/own-loop.md", "docs/prompts.md", "docs/schedules.md"),
 ]
 CONTINUED = {"docs/own-loop.md"}  # whose blocks use the names of those before them
 
@@ -58,9 +55,7 @@ def test_a_class_that_it_shows_trains_as_a_plugin(tmp_path, monkeypatch, section
     (tmp_path / f"shown_{kind.lower()}.py").write_text(block)
     run = ["train", "--plugin_folder", str(tmp_path), "--output", str(tmp_path / "run")]
     run += [f"--{section}.{CHOICES[section].tag}", f"shown_{kind.lower()}:{kind}"]
-    run += ["--prompts.batch_size", "4", "--data.problems", "16", "--engine.max_new_tokens", "12"]
-    run += ["--evaluation.problems", "2", "--evaluation.samples", "2", "--steps"]
-    assert main([*run, "1"]) == main([*run, "2"]) == 0
+    assert [main([*run, *SMALL, f"--steps={steps}"]) for steps in (1, 2)] == [0, 0]
 
 
 def test_every_command_of_the_documents_is_one(root, monkeypatch):

@@ -74,10 +74,7 @@ def test_a_folder_survives_being_interrupted_while_it_is_replaced(tmp_path, monk
         replace(source, target)
 
     monkeypatch.setattr("rollwise.files.os.replace", interrupted)
-    with (
-        pytest.raises(KeyboardInterrupt),
-        written_whole(tmp_path / "folder") as partial,
-    ):
+    with pytest.raises(KeyboardInterrupt), written_whole(tmp_path / "folder") as partial:
         fill(partial, a="new")
     assert contents(tmp_path / "folder") == {"a": "old"}
     assert list(tmp_path.iterdir()) == [tmp_path / "folder"]

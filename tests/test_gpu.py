@@ -1,6 +1,7 @@
 """What is different on a GPU: bfloat16, kernels, and an engine with a copy of the weights."""
 
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,13 +24,8 @@ pytestmark = [
 ]
 
 
-class Observer:
-    """Lets a run go on to its end."""
-
-    stop_requested = False
-
-    def on_step(self, metrics):
-        pass
+OBSERVER = SimpleNamespace(stop_requested=False, on_step=lambda metrics: None)
+"""Lets a run go on to its end."""
 
 
 def config_of(steps):
@@ -63,7 +59,7 @@ def test_a_run_on_a_gpu_trains_and_resumes(tmp_path):
     run = start_run(config_of(steps=2), folder)
     before = [p.detach().clone() for p in run.learner.model.parameters()]
     assert_engine_follows(run)
-    assert train(run, Observer())
+    assert train(run, OBSERVER)
     after = list(run.learner.model.parameters())
     assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
     assert_engine_follows(run)
@@ -72,7 +68,7 @@ def test_a_run_on_a_gpu_trains_and_resumes(tmp_path):
     for ours, theirs in zip(rest.learner.model.parameters(), after, strict=True):
         assert torch.equal(ours, theirs)
     assert_engine_follows(rest)
-    assert train(rest, Observer())
+    assert train(rest, OBSERVER)
     steps = folder.read_metrics()[1:]
     assert [step["step"] for step in steps] == [1, 2, 3, 4]
     for step in steps:
@@ -109,7 +105,7 @@ def test_vllm_reads_the_learners_weights(tmp_path, rank):
     model = config.model.model_copy(update={"lora_rank": rank})
     run = start_run(config.model_copy(update={"model": model}), RunFolder(tmp_path / "run"))
     with run.engine:
-        assert train(run, Observer())
+        assert train(run, OBSERVER)
     for step in run.folder.read_metrics()[1:]:
         assert 0 < step["sampler_gap"] < 0.1
 

@@ -43,11 +43,8 @@ def missing(path, modules):
 
 
 def test_what_is_imported_of_ours_exists(root):
-    paths = [
-        p
-        for folder in ("tests", "benchmarks", "scripts", "examples")
-        for p in (root / folder).rglob("*.py")
-    ]
+    folders = [root / name for name in ("tests", "benchmarks", "scripts", "examples")]
+    paths = [path for folder in folders for path in folder.rglob("*.py")]
     modules = {path.stem: path for path in paths}
     modules |= modules_in(Path(find_spec("rollwise").origin).parent)
     found = {str(path.relative_to(root)): [*missing(path, modules)] for path in paths}

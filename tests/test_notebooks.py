@@ -3,18 +3,9 @@
 import json
 
 import pytest
+from small_runs import SMALL
 
 from rollwise.cli import main
-
-SMALL = [
-    "--steps=2",
-    "--prompts.batch_size=4",
-    "--data.problems=32",
-    "--data.max_terms=4",
-    "--engine.max_new_tokens=16",
-    "--evaluation.problems=4",
-    "--evaluation.samples=2",
-]
 
 
 def run(notebook):
@@ -39,7 +30,7 @@ def test_the_core_alone(root, capsys):
 def test_a_runs_folder_as_a_data_frame(root, tmp_path, monkeypatch):
     pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
-    assert main(["train", "--output", "runs/first", *SMALL]) == 0
+    assert main(["train", "--output", "runs/first", "--steps=2", *SMALL]) == 0
     names = run(root / "examples/notebooks/run_folder.ipynb")
     assert names["steps"].index.tolist() == [0, 1, 2]
     assert names["exits"].sum() == 8  # of two steps with four prompts

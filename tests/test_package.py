@@ -59,12 +59,9 @@ def test_the_names_that_users_type_are_there(module):
 
 
 def test_the_session_of_the_contract_runs():
-    session = rollwise.RolloutSession(
-        ["p"],
-        exit_rule=rollwise.Balanced(positives=2, negatives=2),
-        schedule=rollwise.Rounds(size=8, rounds=4),
-        seed=0,
-    )
+    exit_rule = rollwise.Balanced(positives=2, negatives=2)
+    schedule = rollwise.Rounds(size=8, rounds=4)
+    session = rollwise.RolloutSession(["p"], exit_rule=exit_rule, schedule=schedule, seed=0)
     while draws := session.next_draws():
         for draw in draws:
             session.record(draw, reward=float(draw.index % 2), response="text")
@@ -73,9 +70,8 @@ def test_the_session_of_the_contract_runs():
     group = rollwise.select_group(pool, size=4, strategy="balanced")
     values = rollwise.advantages(pool, group, objective="reference")
     assert values.tolist() == [-0.5, 0.5, -0.5, 0.5]
-    assert rollwise.pass_at_k(drawn=16, correct=3, k=4) == pytest.approx(
-        1 - 13 * 12 * 11 * 10 / 43680
-    )
+    found = rollwise.pass_at_k(drawn=16, correct=3, k=4)
+    assert found == pytest.approx(1 - 13 * 12 * 11 * 10 / 43680)
 
 
 def test_the_version_is_the_packages():

@@ -5,7 +5,6 @@ import pytest
 
 from rollwise.errors import PluginError
 from rollwise.sampling import ExitRule, RolloutSession, Streamed
-from rollwise.sampling.exits import where_satisfied
 from rollwise.step import Completion, run_session
 
 
@@ -15,12 +14,6 @@ def rule_of(answer):
             return answer(positives, negatives)
 
     return Rule()
-
-
-def test_an_exit_rule_for_single_counts_is_asked_pair_by_pair():
-    pairs = np.arange(4)
-    rule = rule_of(lambda n, m: n >= 1 and m >= 2)
-    assert where_satisfied(rule, pairs, pairs).tolist() == [False, False, True, True]
 
 
 class Handing:

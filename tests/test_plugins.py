@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from small_runs import SMALL
 from transformers import PreTrainedTokenizerFast
 
 from rollwise.beliefs.testing import BeliefContract
@@ -23,8 +24,7 @@ from rollwise.sampling.testing import check_exit_rule, check_objective, check_sc
 
 EXAMPLES = Path(__file__).parents[1] / "examples/plugins"
 
-TINY = ["--steps", "1", "--prompts.batch_size", "4", "--data.problems", "16"]
-TINY += ["--evaluation.problems", "2", "--evaluation.samples", "2", "--engine.max_new_tokens", "24"]
+TINY = ["--steps=1", *SMALL]
 
 
 @pytest.mark.parametrize("name", ["confident", "own_choice", "own_lesson"])
@@ -155,9 +155,8 @@ def test_a_state_that_a_sampler_cannot_load_is_named(tmp_path):
 
     sampler = Strict(["a"], 1)
     save_sampler(tmp_path, sampler)
-    with pytest.raises(
-        ValueError, match=r":.*Strict: its `load_state_dict` raised KeyError: 'queue'"
-    ):
+    message = r":.*Strict: its `load_state_dict` raised KeyError: 'queue'"
+    with pytest.raises(ValueError, match=message):
         load_sampler(tmp_path, sampler)
 
 

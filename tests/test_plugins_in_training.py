@@ -3,11 +3,9 @@
 import sys
 
 import pytest
+from small_runs import SMALL
 
 from rollwise.cli import main
-
-TINY = ["--steps", "2", "--data.problems", "32", "--prompts.batch_size", "4"]
-TINY += ["--evaluation.problems", "8", "--evaluation.samples", "1", "--engine.max_new_tokens", "12"]
 
 PARTS = """
 from dataclasses import dataclass
@@ -115,7 +113,6 @@ class OwnEpisode(EpisodeEnvironment):
 class Mistaken(PARENT):
     """
 
-
 SETTINGS = {
     "Belief": "belief.type",
     "Sampler": "prompts.type",
@@ -141,7 +138,7 @@ def train_with(tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "path", [*sys.path])
         given = [f"--{SETTINGS[parent]}", f"{module}:Mistaken", "--output", "run"]
-        assert main(["train", *given, *TINY]) == 2
+        assert main(["train", *given, "--steps=2", *SMALL]) == 2
         return module, text, " ".join(capsys.readouterr().err.split())
 
     return train
@@ -200,10 +197,8 @@ def test_a_mistake_ends_training_with_the_class_and_its_line(
 
 
 def test_a_token_that_the_model_lacks_ends_training(train_with):
-    assert (
-        "a response has token id 1000000; the model's end at"
-        in train_with("Engine", "token = 10**6")[2]
-    )
+    shown = train_with("Engine", "token = 10**6")[2]
+    assert "a response has token id 1000000; the model's end at" in shown
 
 
 def test_an_engine_that_is_none_is_named(train_with):

@@ -7,16 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from rollwise.signals import (
-    TERMINATING,
-    Dropped,
-    StopRequest,
-    Terminated,
-    held_back,
-    raised_after,
-    release,
-    terminated_by_signals,
-)
+from rollwise import signals
+from rollwise.signals import TERMINATING, Dropped, StopRequest, raised_after, terminated_by_signals
 
 HANDLED = (signal.SIGINT, *TERMINATING)
 
@@ -32,7 +24,7 @@ def handlers_are_restored():
 def test_a_command_is_ended_as_by_ctrl_c(number):
     with pytest.raises(KeyboardInterrupt) as caught, terminated_by_signals():
         signal.raise_signal(number)
-    assert isinstance(caught.value, Terminated)
+    assert isinstance(caught.value, signals.Terminated)
     assert caught.value.number == number
     assert str(caught.value) == signal.Signals(number).name
 
@@ -113,11 +105,11 @@ def test_what_is_ignored_stays_ignored():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_process_that_starts_while_signals_are_held_back_handles_them_by_its_own_choice():
-    with terminated_by_signals(), held_back():
+    with terminated_by_signals(), signals.held_back():
         if not (pid := os.fork()):
             for number in HANDLED:
                 os.kill(os.getpid(), number)
-            release(signal.SIG_IGN)
+            signals.release(signal.SIG_IGN)
             os._exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, []) & set(HANDLED)

@@ -5,16 +5,18 @@ import shutil
 import sys
 
 import pytest
+from small_runs import SMALL
 
 from rollwise.cli import main
 from rollwise.commands import compare_runs
 
-LESS = {
-    "train": "--steps=2 --prompts.batch_size=4 --data.problems=32 --data.max_terms=4 "
-    "--engine.max_new_tokens=16 --evaluation.problems=4 --evaluation.samples=2",
-    "compare": "--tokens=400 --evaluations=1 --base="
+BASE = (
     '{"prompts":{"batch_size":4},"data":{"problems":32,"max_terms":4},'
-    '"engine":{"max_new_tokens":16},"evaluation":{"problems":4,"samples":2}}',
+    '"engine":{"max_new_tokens":16},"evaluation":{"problems":4,"samples":2}}'
+)
+LESS = {
+    "train": ["--steps=2", *SMALL],
+    "compare": ["--tokens=400", "--evaluations=1", f"--base={BASE}"],
 }
 """What is added to each command, so that it takes seconds."""
 
@@ -41,7 +43,7 @@ def test_every_block_of_the_tutorial_runs_in_order(root, tmp_path, monkeypatch, 
                 plain = readme.replace(" -q", "").replace(".venv/bin/pip", "pip")
                 assert line in plain, line
                 continue
-            assert main(words[1:] + LESS.get(words[1], "").split()) == 0
+            assert main(words[1:] + LESS.get(words[1], [])) == 0
             ran.append(words[1])
     assert ran.count("train") == 3 and ran[-1] == "compare"
     shown = capsys.readouterr().out

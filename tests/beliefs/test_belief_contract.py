@@ -3,14 +3,7 @@
 import numpy as np
 import pytest
 
-from rollwise.beliefs import (
-    Belief,
-    DecayedBeta,
-    Features,
-    LatestPassRate,
-    LogitKalman,
-    Ratings,
-)
+from rollwise.beliefs import Belief, DecayedBeta, Features, LatestPassRate, LogitKalman, Ratings
 from rollwise.beliefs.belief import priors_around
 from rollwise.beliefs.testing import BeliefContract, through_files
 

@@ -1,11 +1,9 @@
 """Runs of `rollwise evaluate` and `rollwise prepare` that take a second, and fakes for them."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from tiny_models import make_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
@@ -13,9 +11,6 @@ from transformers import PreTrainedTokenizerFast
 from rollwise.cli import main
 from rollwise.commands import compare_runs, drawing
 from rollwise.engines import Completion, Engine, LostDraw
-
-# The models here are so small that a second thread for a matrix product only waits.
-torch.set_num_threads(1)
 
 
 class FakeEngine(Engine):
@@ -75,18 +70,6 @@ def reader(tmp_path_factory):
 
 
 @pytest.fixture
-def write_lines(tmp_path):
-    """Writes rows to a JSON Lines file: `write_lines("name.jsonl", row, ...)`."""
-
-    def write(name, *rows):
-        path = tmp_path / name
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        return path
-
-    return write
-
-
-@pytest.fixture
 def write(tmp_path):
     """Writes a file of settings: `write(text)`."""
 
@@ -100,12 +83,13 @@ def write(tmp_path):
 
 @pytest.fixture
 def say(capsys):
-    """Runs a command: `say("evaluate", folder, *options)` -> exit code and what was shown."""
+    """Runs a command, which must end with `code`: `say("evaluate", folder)` -> what it shows."""
 
-    def run(command, folder, *options):
-        code = main([command, "--output", str(folder), *map(str, options)])
-        shown = capsys.readouterr()
-        return code, " ".join((shown.out + shown.err).split())
+    def run(command, folder, *options, code=0):
+        found = main([command, "--output", str(folder), *map(str, options)])
+        shown = " ".join("".join(capsys.readouterr()).split())
+        assert found == code, shown
+        return shown
 
     return run
 
@@ -135,11 +119,11 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def kill_after(monkeypatch):
-    """Has the run die in the midst of writing a portion: `kill_after(portions)`."""
+def kill_after(monkeypatch, say):
+    """A command dies in the midst of writing a portion: `kill_after(portions, command, folder)`."""
     write = drawing.write_part
 
-    def arm(portions):
+    def run_until(portions, *words):
         left = [portions]
 
         def write_or_die(path, *content):
@@ -152,17 +136,7 @@ def kill_after(monkeypatch):
             write(path, *content)
 
         monkeypatch.setattr(drawing, "write_part", write_or_die)
+        with pytest.raises(Killed):
+            say(*words)
 
-    arm.error = Killed
-    return arm
-
-
-def contents(folder):
-    """All files of a folder, to the bit."""
-    files = [path for path in Path(folder).rglob("*") if path.is_file()]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
-@pytest.fixture
-def contents_of():
-    return contents
+    return run_until

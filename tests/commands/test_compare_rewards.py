@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from row_files import write_rows
 
 TOML = """
 seeds = 6
@@ -39,16 +40,14 @@ def methods(tmp_path, write):
             for key, rate in enumerate(rng.beta(0.5, 0.5, 32))
             for _ in range(8)
         ]
-        rewards = tmp_path / "rewards.jsonl"
-        rewards.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        rewards = write_rows(tmp_path / "rewards.jsonl", rows)
         return write(TOML.replace("REWARDS", str(rewards)).replace(*change))
 
     return methods
 
 
 def test_what_a_replay_writes_and_says(tmp_path, methods, say):
-    code, shown = say("compare", tmp_path / "out", methods())
-    assert code == 0
+    shown = say("compare", tmp_path / "out", methods())
     assert "32 prompts of 8 recorded responses" in shown
     line = "single: 8 prompts by uniform · single responses · objective linear · baseline belief"
     assert line in shown
@@ -66,13 +65,12 @@ def test_what_a_replay_writes_and_says(tmp_path, methods, say):
     assert len(set(draws)) > 1
     assert "other prompts like these" in shown and "other prompts like these" in text
     first = (tmp_path / "out/comparison.json").read_bytes()
-    assert say("compare", tmp_path / "out", "--resume")[0] == 0
+    say("compare", tmp_path / "out", "--resume")
     assert (tmp_path / "out/comparison.json").read_bytes() == first
 
 
 def test_without_lengths_draws_are_the_cost(tmp_path, methods, say):
-    code, shown = say("compare", tmp_path / "out", methods(lengths=False))
-    assert code == 0
+    shown = say("compare", tmp_path / "out", methods(lengths=False))
     text = (tmp_path / "out/comparison.md").read_text(encoding="utf-8")
     assert "| method | prompts | draws | zero variance |" in text
     assert "per 1,000 draws" in text
@@ -90,7 +88,6 @@ def test_without_lengths_draws_are_the_cost(tmp_path, methods, say):
     ],
 )
 def test_what_is_wrong_with_a_replay_is_said(tmp_path, methods, say, change, said):
-    code, shown = say("compare", tmp_path / "out", methods(change))
-    assert code == 2
+    shown = say("compare", tmp_path / "out", methods(change), code=2)
     assert re.search(said, shown)
     assert not (tmp_path / "out").exists()

@@ -1,20 +1,14 @@
 """`rollwise evaluate`: what it writes and shows, how it resumes, what it refuses."""
 
-import json
-
 import pyarrow.parquet as pq
 import pytest
+from drawn import TINY, contents_of, summary_of
+from row_files import write_rows
 
 from rollwise.cli import main
 from rollwise.config import EvaluateConfig, make_config, make_settings
 from rollwise.records import RunFolder
 from rollwise.tasks import read_problems
-
-TINY = ["--data.problems", "12", "--samples", "4", "--portion", "4"]
-
-
-def summary_of(folder):
-    return json.loads((folder / "summary.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +22,9 @@ def whole(tmp_path_factory):
 def test_what_is_in_the_folder_and_the_summary_is_of_the_responses(whole):
     files = {str(p.relative_to(whole)) for p in whole.rglob("*") if p.is_file()}
     assert files == {
-        "config.json",
+        *("config.json", "summary.json", "checksums.txt", "report.html"),
         "problems/running-sums.parquet",
         *(f"responses/running-sums/part-0000{i}.parquet" for i in range(3)),
-        "summary.json",
-        "checksums.txt",
-        "report.html",
     }
     rows = pq.read_table(whole / "responses").to_pylist()
     assert len(rows) == 12 * 4
@@ -56,17 +47,13 @@ def test_what_is_in_the_folder_and_the_summary_is_of_the_responses(whole):
     assert not {"turns", "ends"} & figures.keys()  # of single responses
 
 
-def test_episodes_are_played_and_resume_to_the_same_files(tmp_path, say, kill_after, contents_of):
+def test_episodes_are_played_and_resume_to_the_same_files(tmp_path, say, kill_after):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     tool = ["--benchmarks", "tool-sums", *TINY, "--engine.max_new_tokens", "24"]
-    code, shown = say("evaluate", whole, *tool)
-    assert code == 0, shown
+    say("evaluate", whole, *tool)
     config = make_settings(EvaluateConfig, RunFolder(whole).read_config())
-    assert (config.model.path, config.episode.type, config.grading.type) == (
-        "tool-sums",
-        "calculator",
-        "exact",
-    )
+    found = config.model.path, config.episode.type, config.grading.type
+    assert found == ("tool-sums", "calculator", "exact")
     rows = pq.read_table(whole / "responses").to_pylist()
     assert max(row["turns"] for row in rows) > 1
     for row in rows:
@@ -75,10 +62,8 @@ def test_episodes_are_played_and_resume_to_the_same_files(tmp_path, say, kill_af
     figures = summary_of(whole)["benchmarks"]["tool-sums"]
     assert figures["turns"] == sum(row["turns"] for row in rows) / len(rows)
     assert sum(figures["ends"].values()) == len(rows) == 12 * 4
-    kill_after(1)
-    with pytest.raises(kill_after.error):
-        say("evaluate", killed, *tool)
-    assert say("evaluate", killed, *tool)[0] == 0
+    kill_after(1, "evaluate", killed, *tool)
+    say("evaluate", killed, *tool)
     found, wanted = contents_of(killed), contents_of(whole)
     assert {n: found[n] for n in found if "part-" in n} == {
         n: wanted[n] for n in wanted if "part-" in n
@@ -97,8 +82,7 @@ def test_ctrl_c_says_how_to_resume(tmp_path, monkeypatch, say, function, said):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(f"rollwise.commands.drawing.{function}", interrupt)
-    code, shown = say("evaluate", tmp_path / "run", *TINY)
-    assert code == 130
+    shown = say("evaluate", tmp_path / "run", *TINY, code=130)
     assert said.format(run=tmp_path / "run").replace(" ", "") in shown.replace(" ", "")
 
 
@@ -108,9 +92,7 @@ def test_ctrl_c_says_how_to_resume(tmp_path, monkeypatch, say, function, said):
 def test_two_models_are_compared_on_the_same_problems(tmp_path, whole, say, make_checkpoint):
     options = ["--model.path", make_checkpoint, "--engine.max_new_tokens", "16", *TINY[2:]]
     options += ["--benchmarks", "running-sums", "--data.problems", "9", "--baseline", whole]
-    code, shown = say("evaluate", tmp_path / "other", *options)
-    assert code == 0
-    assert "on the same 9 problems" in shown
+    assert "on the same 9 problems" in say("evaluate", tmp_path / "other", *options)
     found = summary_of(tmp_path / "other")["baseline"]
     assert found["folder"] == str(whole)
     comparison = found["benchmarks"]["running-sums"]
@@ -126,27 +108,18 @@ def test_two_models_are_compared_on_the_same_problems(tmp_path, whole, say, make
 def make_checkpoint(request, tmp_path):
     """A run of `rollwise train` that has one checkpoint."""
     folder = tmp_path / "trained"
-    options = {
-        "--steps": "1",
-        "--prompts.batch_size": "2",
-        "--evaluation.problems": "2",
-        "--evaluation.samples": "1",
-        "--data.problems": "8",
-        "--engine.max_new_tokens": "16",
-        "--model.lora_rank": request.param,
-    }
-    arguments = [part for pair in options.items() for part in pair]
-    assert main(["train", "--output", str(folder), *arguments]) == 0
+    options = "--steps 1 --prompts.batch_size 2 --evaluation.problems 2 --evaluation.samples 1 "
+    options += f"--data.problems 8 --engine.max_new_tokens 16 --model.lora_rank {request.param}"
+    assert main(["train", "--output", str(folder), *options.split()]) == 0
     return folder
 
 
 def test_a_baseline_without_the_same_problems_is_refused_before_anything_is_drawn(
-    tmp_path, whole, write_lines, say
+    tmp_path, whole, say
 ):
-    other = write_lines("other.jsonl", {"problem": "1+1?", "answer": "2"})
+    other = write_rows(tmp_path / "other.jsonl", [{"problem": "1+1?", "answer": "2"}])
     options = ["--benchmarks", f"running-sums={other}", "--baseline", whole, "--grading.type"]
-    code, shown = say("evaluate", tmp_path / "run", *options, "exact")
-    assert code == 2
+    shown = say("evaluate", tmp_path / "run", *options, "exact", code=2)
     assert "shares no problem with this one; it has the benchmarks running-sums" in shown
     assert not (tmp_path / "run").exists()
 
@@ -164,8 +137,7 @@ def test_a_folder_without_a_whole_evaluation_is_no_baseline(tmp_path, say, confi
     other.path.mkdir()
     if config is not None:
         other.write_config(config.model_dump(mode="json"))
-    code, shown = say("evaluate", tmp_path / "run", "--baseline", other.path)
-    assert code == 2 and said in shown
+    assert said in say("evaluate", tmp_path / "run", "--baseline", other.path, code=2)
     assert not (tmp_path / "run").exists()
 
 
@@ -173,10 +145,8 @@ def test_a_finished_evaluation_needs_no_model_and_is_not_of_another_command(
     whole, say, capsys, monkeypatch
 ):
     monkeypatch.setattr("rollwise.models.saved.load_model", None)
-    assert say("evaluate", whole, "--resume")[0] == 0
-    code, shown = say("train", whole, "--resume")
-    assert code == 2
-    assert "is the folder of another command" in shown
+    say("evaluate", whole, "--resume")
+    assert "is the folder of another command" in say("train", whole, "--resume", code=2)
     assert main(["report", str(whole)]) == 2
     assert "the folder is of another command than `rollwise train`" in capsys.readouterr().err
 
@@ -184,19 +154,18 @@ def test_a_finished_evaluation_needs_no_model_and_is_not_of_another_command(
 # Known responses, and hostile ones.
 
 
-def test_the_figures_of_known_responses(tmp_path, write_lines, reader, speak, say):
+def test_the_figures_of_known_responses(tmp_path, reader, speak, say):
     """Each problem gets its answer twice, a wrong one once, and one draw is lost; the last none."""
     answers = ("60", r"\frac{1}{2}", r"\left( 3, \frac{\pi}{2} \right)", "p - q", "12", "x+1", "4")
     rows = [{"problem": f"Problem {at}?", "answer": each} for at, each in enumerate(answers)]
-    file = write_lines("known.jsonl", *rows)
+    file = write_rows(tmp_path / "known.jsonl", rows)
     problems = read_problems(file).problems
     right = {p.key: rf"\boxed{{{p.answer}}}" for p in problems}
     texts = {key: [text, r"\boxed{-987}", text, None] for key, text in right.items()}
     speak(texts | {problems[-1].key: [None]})
     options = ["--model.path", reader, "--benchmarks", f"math500={file}", "--grading.workers", "1"]
     options += ["--samples", "4", "--portion", "4"]
-    code, shown = say("evaluate", tmp_path / "run", *options)
-    assert code == 0, shown
+    say("evaluate", tmp_path / "run", *options)
     figures = summary_of(tmp_path / "run")["benchmarks"]["math500"]
     assert figures["problems"] == 6
     saved = read_problems(tmp_path / "run/problems/math500.parquet").problems
@@ -209,16 +178,15 @@ def test_the_figures_of_known_responses(tmp_path, write_lines, reader, speak, sa
     assert figures["lost_draws"] == 6 + 4
 
 
-def test_hostile_names_and_responses_do_no_harm(tmp_path, write_lines, speak, say):
+def test_hostile_names_and_responses_do_no_harm(tmp_path, speak, say):
     evil = "<script>alert(1)</script>[bold red]\x1b[31m`"
     rows = [
         {"problem": f"{i}+1?", "answer": "2", "subject": evil if i else "plain"} for i in range(2)
     ]
-    file = write_lines("a<b>[red].jsonl", *rows)
+    file = write_rows(tmp_path / "a<b>[red].jsonl", rows)
     speak(lambda key: [f"{evil}=2", f"{evil}=\ud7ff"])
     options = ["--benchmarks", file, "--benchmarks", f"again={file}", "--samples", 2]
-    code, shown = say("evaluate", tmp_path / "run", *options, "--grading.type", "exact")
-    assert code == 0, shown
+    shown = say("evaluate", tmp_path / "run", *options, "--grading.type", "exact")
     assert summary_of(tmp_path / "run")["average"]["problems"] == 4
     page = (tmp_path / "run/report.html").read_text()
     assert "<script>alert" not in page and "&lt;script&gt;alert" in page
@@ -242,6 +210,5 @@ def test_a_folder_without_a_model_is_refused_with_what_to_give(tmp_path, say, ho
     run = tmp_path / "run"
     (run / holds).mkdir(parents=True)
     RunFolder(run).write_config({"seed": 0})
-    code, shown = say("evaluate", tmp_path / "e", "--model.path", run / given)
-    assert code == 2
+    shown = say("evaluate", tmp_path / "e", "--model.path", run / given, code=2)
     assert said.format(run=run) in shown and shown.count("model.path") == 1

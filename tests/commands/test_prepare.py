@@ -1,12 +1,13 @@
 """`rollwise prepare`: what is left out, what is measured, what is chosen, and how it resumes."""
 
 import dataclasses
-import json
 
 import datasets
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from drawn import TINY, summary_of
+from row_files import write_rows
 from scipy import stats
 
 from rollwise.cli import main
@@ -16,12 +17,7 @@ from rollwise.config.drawing import pass_rate_range
 from rollwise.errors import ConfigError
 from rollwise.tasks import read_problems
 
-TINY = ["--data.problems", "12", "--samples", "4", "--portion", "4"]
 QUESTION = "A train travels 120 miles in 2 hours. What is its average speed in miles per hour?"
-
-
-def summary_of(folder):
-    return json.loads((folder / "summary.json").read_text())
 
 
 def prepared(folder):
@@ -39,13 +35,9 @@ def whole(tmp_path_factory):
 def test_what_is_in_the_folder_and_pass_rates_are_those_of_the_responses(whole):
     files = {str(p.relative_to(whole)) for p in whole.rglob("*") if p.is_file()}
     assert files == {
-        "config.json",
-        "problems.parquet",
+        *("config.json", "summary.json", "checksums.txt", "README.md"),
+        *("problems.parquet", "prepared.parquet"),
         *(f"responses/part-0000{i}.parquet" for i in range(3)),
-        "prepared.parquet",
-        "summary.json",
-        "checksums.txt",
-        "README.md",
     }
     rewards = {}
     for row in pq.read_table(whole / "responses").to_pylist():
@@ -77,15 +69,14 @@ def test_what_is_written_is_what_trainers_read(whole):
 
 def test_another_range_draws_nothing_again(tmp_path, say, monkeypatch):
     folder = tmp_path / "run"
-    assert say("prepare", folder, *TINY)[0] == 0
+    say("prepare", folder, *TINY)
     rows = {row["key"]: row for row in prepared(folder)}
     monkeypatch.setattr("rollwise.models.saved.load_model", None)
-    assert say("prepare", folder, "--resume", "--selection.range", "[0, 0.25)")[0] == 0
+    say("prepare", folder, "--resume", "--selection.range", "[0, 0.25)")
     assert {row["key"] for row in prepared(folder)} == {
         key for key, row in rows.items() if row["pass_rate"] < 0.25
     }
-    code, shown = say("prepare", folder, "--resume", "--selection.range", "[0.001, 0.002]")
-    assert code == 2
+    shown = say("prepare", folder, "--resume", "--selection.range", "[0.001, 0.002]", code=2)
     assert "no problem has a pass rate within `selection.range` = '[0.001, 0.002]'" in shown
     assert not (folder / "prepared.parquet").exists()
     assert "| pass rate out of range | 12 | 0 |" in (folder / "README.md").read_text()
@@ -94,7 +85,7 @@ def test_another_range_draws_nothing_again(tmp_path, say, monkeypatch):
 # What is left out.
 
 
-def test_every_stage_is_counted(tmp_path, reader, write_lines, speak, say):
+def test_every_stage_is_counted(tmp_path, reader, speak, say):
     """Known problems: each reason once or more, and the pass rates 0, ¼, ½ and 1."""
     kept = [
         {"problem": QUESTION, "answer": "60", "solution": r"So \boxed{60}."},
@@ -102,17 +93,17 @@ def test_every_stage_is_counted(tmp_path, reader, write_lines, speak, say):
         {"problem": "What is the root of sixteen?", "answer": "4"},
         {"problem": "Which number is the loneliest?", "answer": "1"},
     ]
-    first = write_lines(
-        "first.jsonl",
-        *kept,
+    unusable = [
         {"problem": QUESTION, "answer": "61"},
         {"problem": QUESTION.lower(), "answer": "60"},
         {"problem": "No answer?", "answer": ""},
         {"problem": " ", "answer": "3"},
         {"problem": "What do two and two make?", "answer": "4", "solution": r"\boxed{5}"},
         {"problem": "long " * 500, "answer": "3"},
-    )
-    second = write_lines("second.jsonl", kept[2], {"problem": "Lost?", "answer": "0"})
+    ]
+    first = write_rows(tmp_path / "first.jsonl", kept + unusable)
+    lost = {"problem": "Lost?", "answer": "0"}
+    second = write_rows(tmp_path / "second.jsonl", [kept[2], lost])
     keys = {p.messages[0]["content"]: p.key for p in read_problems(second).problems}
     keys |= {p.messages[0]["content"]: p.key for p in read_problems(first).problems}
     correct = {
@@ -123,8 +114,7 @@ def test_every_stage_is_counted(tmp_path, reader, write_lines, speak, say):
     options = ["--data.sources", first, "--data.sources", second, "--model.path", reader]
     options += ["--samples", 4, "--selection.range", "hard", "--engine.max_new_tokens", 8]
     options += ["--grading.workers", 1, "--selection.range", "(0, 0.5]"]
-    exit_code, shown = say("prepare", tmp_path / "run", *options)
-    assert exit_code == 0, shown
+    say("prepare", tmp_path / "run", *options)
     found = summary_of(tmp_path / "run")
     counts = {
         "read": 12,
@@ -144,38 +134,34 @@ def test_every_stage_is_counted(tmp_path, reader, write_lines, speak, say):
     assert found["pass_rate"]["value"] == pytest.approx((0 + 0.25 + 0.5 + 1) / 4)
     assert found["lost_draws"] == 4
     rows = prepared(tmp_path / "run")
-    assert [(row["pass_rate"], row["drawn"], row["level"]) for row in rows] == [
-        (0.25, 4, 2),
-        (0.5, 4, None),
-    ]
+    chosen = [(row["pass_rate"], row["drawn"], row["level"]) for row in rows]
+    assert chosen == [(0.25, 4, 2), (0.5, 4, None)]
     assert {row["data_source"] for row in rows} == {"first"}
     card = (tmp_path / "run/README.md").read_text()
     assert "2 problems of" in card and "| read | | 12 |" in card
     assert "| pass rate out of range | 2 | 2 |" in card
 
 
-def test_solutions_that_the_grader_cannot_follow_are_an_error(tmp_path, write_lines, say):
-    file = write_lines("s.jsonl", {"problem": "1+1?", "answer": "2", "solution": "two"})
+def test_solutions_that_the_grader_cannot_follow_are_an_error(tmp_path, say):
+    file = write_rows(tmp_path / "s.jsonl", [{"problem": "1+1?", "answer": "2", "solution": "two"}])
     options = ["--data.sources", file, "--grading.type", "exact"]
-    exit_code, shown = say("prepare", tmp_path / "run", *options)
-    assert exit_code == 2
+    shown = say("prepare", tmp_path / "run", *options, code=2)
     assert "no reference solution is correct by the grader `exact`" in shown
     options += ["--selection.check_solutions", "false", "--samples", "1"]
-    assert say("prepare", tmp_path / "run", *options)[0] == 0
+    say("prepare", tmp_path / "run", *options)
 
 
-def test_hostile_names_and_problems_do_no_harm_in_the_card(tmp_path, write_lines, speak, say):
+def test_hostile_names_and_problems_do_no_harm_in_the_card(tmp_path, speak, say):
     evil = "<script>alert(1)</script>`|[x](javascript:1)\x1b[31m\u202e"
     rows = [
         {"problem": f"{i}+1? {evil}", "answer": str(i + 1), "subject": evil, "level": evil}
         | {"data_source": evil}
         for i in range(2)
     ]
-    file = write_lines("a<b>|[red].jsonl", *rows)
+    file = write_rows(tmp_path / "a<b>|[red].jsonl", rows)
     speak(lambda key: [f"{evil}=1", f"{evil}=2"])
     options = ["--data.sources", file, "--samples", "2", "--grading.type", "exact"]
-    exit_code, shown = say("prepare", tmp_path / "run", *options)
-    assert exit_code == 0, shown
+    shown = say("prepare", tmp_path / "run", *options)
     card = (tmp_path / "run/README.md").read_text()
     assert "script" not in card and "javascript" not in card
     assert "`" + str(file) + "`" in card  # as code, so that its <b> is text

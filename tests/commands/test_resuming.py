@@ -4,12 +4,12 @@ import shutil
 
 import pyarrow.parquet as pq
 import pytest
+from drawn import TINY, contents_of
 
 from rollwise.commands import drawing
 from rollwise.errors import ConfigError
 from rollwise.records import refuse_changes
 
-TINY = ["--data.problems", "12", "--samples", "4", "--portion", "4"]
 FIRST_LAST = {
     "evaluate": ("responses/running-sums/part-00001.parquet", "summary.json"),
     "prepare": ("responses/part-00001.parquet", "prepared.parquet"),
@@ -18,15 +18,13 @@ FIRST_LAST = {
 
 
 @pytest.mark.parametrize("command", FIRST_LAST)
-def test_what_is_killed_ends_with_the_same_files(tmp_path, kill_after, contents_of, say, command):
-    assert say(command, tmp_path / "whole", *TINY)[0] == 0
+def test_what_is_killed_ends_with_the_same_files(tmp_path, kill_after, say, command):
+    say(command, tmp_path / "whole", *TINY)
     for portions, how in [(0, TINY), (1, ["--resume"]), (2, TINY)]:
         folder = tmp_path / f"after {portions}"
-        kill_after(portions)
-        with pytest.raises(kill_after.error):
-            say(command, folder, *TINY)
+        kill_after(portions, command, folder, *TINY)
         assert not (folder / FIRST_LAST[command][1]).exists()
-        assert say(command, folder, *how)[0] == 0
+        say(command, folder, *how)
         assert contents_of(folder) == contents_of(tmp_path / "whole")
 
 
@@ -35,59 +33,50 @@ def test_what_is_killed_ends_with_the_same_files(tmp_path, kill_after, contents_
 def test_settings_that_were_edited_since_are_noticed(tmp_path, kill_after, say, command, how):
     """`config.json` alone would have what was drawn pass for another model's."""
     folder = tmp_path / "run"
-    kill_after(1)
-    with pytest.raises(kill_after.error):
-        say(command, folder, *TINY)
+    kill_after(1, command, folder, *TINY)
     config = folder / "config.json"
     recorded = config.read_text()
     config.write_text(recorded.replace('"temperature": 1.0', '"temperature": 0.5'))
     options = how if how == ["--resume"] else [*how, "--engine.temperature", "0.5"]
-    code, shown = say(command, folder, *options)
-    assert code == 2
+    shown = say(command, folder, *options, code=2)
     assert "config.json is not what was written" in shown
     config.write_text(recorded)
-    code, shown = say(command, folder, *how, "--engine.temperature", "0.5")
-    assert code == 2
+    shown = say(command, folder, *how, "--engine.temperature", "0.5", code=2)
     assert "`engine.temperature` cannot change" in shown and "has 1.0, given was 0.5" in shown
     before = {"data": {"environment_arguments": {"split": "hard"}}}
     with pytest.raises(ConfigError, match=r"`data.environment_arguments.split` .* given was None"):
         refuse_changes(folder, before, {"data": {"environment_arguments": {}}}, ())
-    assert say(command, folder, *how)[0] == 0
+    say(command, folder, *how)
 
 
 @pytest.mark.parametrize("command", FIRST_LAST)
 def test_a_flipped_bit_in_a_reward_is_noticed(tmp_path, say, command):
     """Parquet itself would read another reward."""
     folder = tmp_path / "run"
-    assert say(command, folder, *TINY)[0] == 0
+    say(command, folder, *TINY)
     portion = folder / FIRST_LAST[command][0]
     rewards = pq.ParquetFile(portion).metadata.row_group(0).column(3)
     assert rewards.path_in_schema == "reward"
     content = bytearray(portion.read_bytes())
     content[rewards.data_page_offset + rewards.total_compressed_size - 30] ^= 1
     portion.write_bytes(content)
-    code, shown = say(command, folder, *TINY)
-    assert code == 2
+    shown = say(command, folder, *TINY, code=2)
     assert "part-00001.parquet" in shown.replace(" ", "")
     assert "delete it to have it recreated" in shown
     (folder / "checksums.txt").unlink()  # as if it had been stopped before its end
-    code, shown = say(command, folder, *TINY)
-    assert code == 2 and "remove it to have them drawn again" in shown
+    assert "remove it to have them drawn again" in say(command, folder, *TINY, code=2)
     portion.unlink()
-    assert say(command, folder, *TINY)[0] == 0
+    say(command, folder, *TINY)
 
 
 @pytest.mark.parametrize("command", FIRST_LAST)
 def test_a_portion_of_other_problems_is_noticed(tmp_path, kill_after, say, command):
     folder = tmp_path / "run"
-    kill_after(2)
-    with pytest.raises(kill_after.error):
-        say(command, folder, *TINY)
+    kill_after(2, command, folder, *TINY)
     second = folder / FIRST_LAST[command][0]
     first = second.with_name("part-00000.parquet")
     first.write_bytes(second.read_bytes())
-    code, shown = say(command, folder, *TINY)
-    assert code == 2 and f"{first} belongs to other problems" in shown
+    assert f"{first} belongs to other problems" in say(command, folder, *TINY, code=2)
 
 
 @pytest.mark.parametrize("command", FIRST_LAST)
@@ -100,12 +89,12 @@ def test_a_folder_that_is_removed_meanwhile_is_an_error(tmp_path, monkeypatch, s
         write(path, *content)
 
     monkeypatch.setattr(drawing, "write_part", remove_then_write)
-    code, shown = say(command, folder, *TINY)
-    assert code == 2 and "part-00000.parquet was removed while the command ran" in shown
+    shown = say(command, folder, *TINY, code=2)
+    assert "part-00000.parquet was removed while the command ran" in shown
 
 
 def test_an_evaluation_that_is_not_whole_is_not_compared_with(tmp_path, say):
-    assert say("evaluate", tmp_path / "before", *TINY)[0] == 0
+    say("evaluate", tmp_path / "before", *TINY)
     (tmp_path / "before" / FIRST_LAST["evaluate"][0]).unlink()
-    code, shown = say("evaluate", tmp_path / "run", *TINY, "--baseline", tmp_path / "before")
-    assert code == 2 and "part-00001.parquet is missing" in shown
+    shown = say("evaluate", tmp_path / "run", *TINY, "--baseline", tmp_path / "before", code=2)
+    assert "part-00001.parquet is missing" in shown

@@ -219,9 +219,8 @@ def test_a_named_environment_is_what_the_other_commands_read():
 
 @pytest.mark.parametrize("benchmark", ["math500", "owner/name"])
 def test_the_built_in_model_is_refused_benchmarks_that_it_cannot_read(benchmark):
-    with pytest.raises(
-        ConfigError, match=rf"cannot be evaluated on {benchmark}: .*`--model\.path`"
-    ):
+    refusal = rf"cannot be evaluated on {benchmark}: .*`--model\.path`"
+    with pytest.raises(ConfigError, match=refusal):
         make_settings(EvaluateConfig, {"benchmarks": ["running-sums", benchmark]})
     with_model = {"benchmarks": [benchmark], "model": {"path": "mine"}}
     assert make_settings(EvaluateConfig, with_model).benchmarks == [benchmark]

@@ -1,7 +1,6 @@
 """A tiny model and the tokenizer of the built-in one, and a server of the shipped model."""
 
 import pytest
-import torch
 from completions_server import CompletionsServer
 from tiny_models import LIMIT, make_model, make_tokenizer
 
@@ -11,10 +10,6 @@ from rollwise.engines.transformers import TransformersEngine
 from rollwise.models.encoding import encode_prompts
 from rollwise.models.loading import load_model
 from rollwise.tasks import make_running_sums
-
-# The models here are so small that a second thread for a matrix product only waits: on busy cores
-# ten times as long as the product takes.
-torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ PROBLEMS = {
     for key in ("a", "b", *PROMPTS)
 }
 
-
 DRAW = Draw("a", 0, seed=11)
 
 

@@ -4,15 +4,8 @@ import copy
 
 import numpy as np
 import torch
+import transformers
 from tiny_models import END, LIMIT, PROMPTS, as_tokens, complete, make_draws, make_model
-from transformers import (
-    Gemma2Config,
-    Gemma2ForCausalLM,
-    GenerationConfig,
-    MambaConfig,
-    MambaForCausalLM,
-    Qwen2ForCausalLM,
-)
 
 from rollwise.engines.kv_cache import BucketedCache
 from rollwise.engines.transformers import TransformersEngine, unfit_reason
@@ -74,7 +67,7 @@ def test_kept_prompts_are_bounded(model, tokenizer, monkeypatch):
 def test_what_is_cancelled_says_what_it_had_drawn_and_leaves_the_others_alone(model, tokenizer):
     """Two of four responses go, after one token of the prefill and six of steps."""
     endless = copy.deepcopy(model)
-    endless.generation_config = GenerationConfig(eos_token_id=17)
+    endless.generation_config = transformers.GenerationConfig(eos_token_id=17)
     mute = copy.deepcopy(tokenizer)
     mute.eos_token = None
     engine = TransformersEngine(endless, mute, 20, batch_size=4)
@@ -125,8 +118,9 @@ def test_other_models_draw_in_batches_and_it_is_said(tokenizer, caplog):
     """Gemma 2 caps its logits of attention; Mamba has no attention, and another kind of cache."""
     shape = {"vocab_size": 17, "hidden_size": 32, "num_hidden_layers": 2, "eos_token_id": END}
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16}
-    capped = Gemma2ForCausalLM(Gemma2Config(**shape, **heads, intermediate_size=32))
-    recurrent = MambaForCausalLM(MambaConfig(**shape))
+    config = transformers.Gemma2Config(**shape, **heads, intermediate_size=32)
+    capped = transformers.Gemma2ForCausalLM(config)
+    recurrent = transformers.MambaForCausalLM(transformers.MambaConfig(**shape))
     for model, reason in ((capped, "softcap"), (recurrent, "does not go through the interface")):
         engine = TransformersEngine(model.eval(), tokenizer, LIMIT)
         assert isinstance(engine._batch, WholeBatch)
@@ -137,7 +131,7 @@ def test_other_models_draw_in_batches_and_it_is_said(tokenizer, caplog):
 
 
 def test_a_model_whose_logits_would_differ_does_not_fit():
-    class Biased(Qwen2ForCausalLM):
+    class Biased(transformers.Qwen2ForCausalLM):
         """Adds a bias that only whole sequences get."""
 
         def forward(self, input_ids, **options):

@@ -3,9 +3,9 @@
 import os
 import subprocess
 import sys
-import time
 
 import pytest
+from waiting import wait_until
 
 from rollwise.engines.reaper import marked
 
@@ -32,13 +32,6 @@ time.sleep(600)
 """
 
 
-def until(condition):
-    ends = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.05)
-
-
 def test_a_killed_process_takes_its_engine_along_and_nothing_else():
     """The engine has a child, and does not heed SIGTERM."""
     trainer = subprocess.Popen(
@@ -46,11 +39,11 @@ def test_a_killed_process_takes_its_engine_along_and_nothing_else():
     )
     mark, engine, other = trainer.stdout.readline().decode().split()
     try:
-        until(lambda: len(marked(mark)) == 2)
+        wait_until(lambda: len(marked(mark)) == 2)
         assert int(engine) in marked(mark)
         trainer.kill()
         trainer.wait()
-        until(lambda: not marked(mark))
+        wait_until(lambda: not marked(mark))
         os.kill(int(other), 0)  # still there
     finally:
         os.kill(int(other), 9)

@@ -10,10 +10,7 @@ def recorded(rewards, tokens=()):
     return Recorded(np.array(rewards, dtype=float), np.array(tokens, dtype=np.int64))
 
 
-SIX = {
-    "a": recorded([0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 6]),
-    "b": recorded([9, 8, 7], [9, 8, 7]),
-}
+SIX = {"a": recorded([0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 6]), "b": recorded([9, 8, 7], [9, 8, 7])}
 
 
 def draw(engine, key, count, step=1):

@@ -236,7 +236,6 @@ def test_a_server_that_is_not_there_is_given_up(engine_at, server, local, monkey
     engine = engine_at(base_url="http://127.0.0.1:9/v1")
     done = complete(engine, make_draws(1, prompts), prompts)
     assert all("Connection error" in outcome.reason for outcome in done.values())
-    with pytest.raises(
-        EngineError, match=r"6 draws in a row were lost by the server at http://127"
-    ):
+    message = r"6 draws in a row were lost by the server at http://127"
+    with pytest.raises(EngineError, match=message):
         complete(engine, make_draws(1, prompts), prompts)

@@ -7,16 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import (
-    END,
-    LIMIT,
-    PROMPTS,
-    as_tokens,
-    complete,
-    make_draws,
-    make_model,
-    uniforms_of,
-)
+from tiny_models import END, LIMIT, PROMPTS, as_tokens, complete, make_draws, make_model, uniforms
 from transformers import GenerationConfig
 
 from rollwise.engines.continuous import ContinuousBatch
@@ -34,7 +25,7 @@ BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
 def reference(model, prompt, draw, limit=LIMIT, temperature=1.0):
     """One response: a full forward pass for each token, then F⁻¹(u), in double precision."""
     tokens, logprobs = [], []
-    for uniform in uniforms_of(draw, limit):
+    for uniform in uniforms(draw, limit):
         logits = model(torch.tensor([[*prompt, *tokens]])).logits[0, -1].double() / temperature
         probabilities = logits.softmax(dim=0).numpy()
         tokens.append(int(np.flatnonzero(probabilities.cumsum() > uniform)[0]))

@@ -4,8 +4,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from waiting import wait_until
 
 import rollwise
 
@@ -35,7 +36,4 @@ def state_of(pid):
 
 
 def wait_until_gone(pid):
-    deadline = time.monotonic() + PATIENCE
-    while state_of(pid) not in (None, "Z"):
-        assert time.monotonic() < deadline, f"{pid} still runs"
-        time.sleep(0.05)
+    wait_until(lambda: state_of(pid) in (None, "Z"), PATIENCE)

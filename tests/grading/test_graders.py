@@ -8,16 +8,8 @@ import numpy as np
 import pytest
 
 from rollwise.errors import ConfigError, PluginError
-from rollwise.grading import (
-    CodeGrader,
-    ExactGrader,
-    FunctionGrader,
-    Grader,
-    MathGrader,
-    as_compute_score,
-    as_reward_function,
-)
-from rollwise.grading.function import of_a_pair
+from rollwise.grading import CodeGrader, ExactGrader, FunctionGrader, Grader, MathGrader
+from rollwise.grading.function import as_compute_score, as_reward_function, of_a_pair
 from rollwise.grading.settings import GraderSettings, make_grader
 from rollwise.grading.testing import GraderContract
 

@@ -11,6 +11,7 @@ from functools import partial
 import loading
 import pytest
 from processes import PATIENCE, start, wait_until_gone
+from waiting import wait_until
 
 from rollwise.errors import GraderError
 from rollwise.grading import FunctionGrader
@@ -196,8 +197,7 @@ def test_closing_ends_a_grade_in_another_thread_leaves_none_and_refuses(tmp_path
         starts = "__import__('subprocess').Popen(['sleep', '3600']).pid"
         response = f"open({str(begun)!r}, 'w').write(str({starts})) and time.sleep(3600)"
         grading = threads.submit(grader.grade, [response, "1"], ["", ""])
-        while not (begun.exists() and begun.read_text()):
-            time.sleep(0.02)
+        wait_until(lambda: begun.exists() and begun.read_text())
         grader.close()
         wait_until_gone(int(begun.read_text()))
         with pytest.raises(RuntimeError, match="the grader is closed"):

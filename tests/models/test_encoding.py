@@ -82,9 +82,8 @@ def test_a_prompt_is_kept_whole_or_dropped_and_counted(template, lengths, limit)
 
 def test_nothing_left_says_how_far_off_the_limit_is():
     problems = [Problem.ask("1" * length, "") for length in (9, 7, 8)]
-    with pytest.raises(
-        ConfigError, match=r"of 3 prompts .* has 7 tokens, and 4 are left of .*= 10"
-    ):
+    message = r"of 3 prompts .* has 7 tokens, and 4 are left of .*= 10"
+    with pytest.raises(ConfigError, match=message):
         encode_prompts(problems, make_tokenizer(), 10, 4, 8)
 
 

@@ -5,16 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from rollwise import CDAS, Curriculum, Posterior, Prioritized, PromptSampler, Uniform
 from rollwise.beliefs import BELIEFS, Belief, LatestPassRate
-from rollwise.prompts import (
-    CDAS,
-    Curriculum,
-    FixedSetSampler,
-    Posterior,
-    Prioritized,
-    PromptSampler,
-    Uniform,
-)
+from rollwise.prompts import FixedSetSampler
 
 
 class FirstOfAll(FixedSetSampler):
@@ -94,6 +87,7 @@ def test_a_belief_of_other_prompts_is_refused():
 
 
 HARD, EASY = (Curriculum("abc", 1, levels=[4, level, 1]) for level in (4, 1))
+LIMITED = Uniform("abc", 1, visits=1)
 LATEST, CALIBRATED = Uniform("abc", 1, belief=LatestPassRate(3)), CDAS("abc", 1, form="calibrated")
 
 
@@ -109,6 +103,7 @@ LATEST, CALIBRATED = Uniform("abc", 1, belief=LatestPassRate(3)), CDAS("abc", 1,
         (CDAS("abc", 1), {"asks": 3}, "^the state lacks 'told'; it has asks$"),
         (CALIBRATED, CDAS("abc", 1).state_dict(), "with form 'paper', this one has 'calibrated'"),
         (EASY, HARD.state_dict(), r"to other prompts: 'hard_walk\.order'"),
+        (LIMITED, Uniform("abc", 1).state_dict(), "^the state lacks '_?visited'"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused(sampler, state, message):

@@ -1,5 +1,7 @@
 """Every sampler here keeps the contract; and the contract notices who does not."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from fixed_set_contract import FixedSetContract
@@ -19,11 +21,11 @@ KINDS = {
     "prioritized": Prioritized,
     "worth": Worth,
     "cdas": CDAS,
-    "released": lambda *given: CDAS(*given, form="released_code", warmup_epochs=0),
-    "calibrated": lambda *given: CDAS(*given, form="calibrated", target=0.4),
-    "warmed up": lambda *given: CDAS(*given, warmup_epochs=2),
+    "released": partial(CDAS, form="released_code", warmup_epochs=0),
+    "calibrated": partial(CDAS, form="calibrated", target=0.4),
+    "warmed up": partial(CDAS, warmup_epochs=2),
     "posterior": Posterior,
-    "limited": lambda *given: CDAS(*given, visits=1000),
+    "limited": partial(CDAS, visits=1000),
 }
 
 
@@ -101,6 +103,28 @@ def test_samplers_learn_from_what_they_are_told():
         first, second = sampler(range(40), 4), sampler(range(40), 4)
         assert play(first, 10) == play(second, 10) or sampler is not CDAS
         assert play(first, 20, seed=1) != play(second, 20, seed=2)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_no_prompt_is_asked_more_often_than_its_visits(name):
+    sampler, visits = KINDS[name](range(20), 4, visits=2), [0] * 20
+    for _ in range(10):
+        assert not sampler.exhausted
+        batch = sampler.ask()
+        for key in batch:
+            visits[key] += 1
+        sampler.tell(batch, [8] * len(batch), [8] * len(batch))
+    assert visits == [2] * 20
+    assert sampler.exhausted
+    assert sampler.ask() == []
+
+
+def test_visits_are_counted_on_after_resuming():
+    before, after = (Uniform("abc", 1, visits=1) for _ in range(2))
+    before.tell(["a"], [8], [8])
+    after.load_state_dict(before.state_dict())
+    assert sorted(after.ask(3)) == ["b", "c"]
+    assert after.ask(3, exclude=["b"]) == ["c"]
 
 
 @pytest.mark.parametrize(

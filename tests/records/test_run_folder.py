@@ -8,6 +8,7 @@ import subprocess
 
 import pyarrow.parquet as pq
 import pytest
+from row_files import write_rows
 
 from rollwise.errors import RunError
 from rollwise.records import RunFolder
@@ -120,8 +121,7 @@ def test_metrics_that_are_not_as_they_were_come_back_from_the_checkpoint(
     folder, tmp_path, caplog, left
 ):
     """Of step 3; totals would be false otherwise."""
-    saved = tmp_path / "copy"
-    saved.write_text("".join(json.dumps(line) + "\n" for line in LINES[:4]))
+    saved = write_rows(tmp_path / "copy", LINES[:4])
     if left is not None:
         (folder.path / "metrics.jsonl").write_text("".join(left))
     folder.complete_metrics(3, saved)
@@ -242,11 +242,10 @@ def test_responses_of_later_steps_are_gone_back_from(folder, full_at_three, step
     left = folder.path / "samples" / ".part-00007.parquet.partial"
     left.write_text("half of it")
     folder.discard_after(step)
-    assert folder.read_samples() == [one for one in rows if one["step"] <= step]
+    kept = [one for one in rows if one["step"] <= step]
+    assert folder.read_samples() == kept
     assert not left.exists()
-    assert [line["step"] for line in folder.read_metrics()] == [
-        one["step"] for one in rows if one["step"] <= step
-    ]
+    assert [line["step"] for line in folder.read_metrics()] == [one["step"] for one in kept]
     folder.keep_samples([row(5, -0.5)])
     folder.flush_samples()
     assert folder.read_samples()[-1] == row(5, -0.5)

@@ -8,7 +8,6 @@ from rollwise.records import RunFolder
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
-
 LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "poster", "background"}
 
 
@@ -74,16 +73,13 @@ LEDGER = {
     "truncated": {"draws": 3, "tokens": 30},
 }
 
-
 ALL_TRAINED = {
     "draws": {"trained": 48},
     "tokens": {"trained": 500},
     "truncated": LEDGER["truncated"],
 }
 
-
 BALANCED = make_config({"exit": {"type": "balanced"}})
-
 
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -16,23 +16,12 @@ def evaluation(path, responses, baseline=None, answers=None, benchmark="math500"
     around = {"value": 0.5, "low": 0.4, "high": 0.6125}
     counts = {"problems": 1, "tokens": 12.0, "truncated": 0.25, "grader_failures": 0}
     row = {f"{kind}@{k}": around for kind in ("avg", "pass", "maj") for k in (1, 2, 4)}
-    summary = {
-        "model": "m",
-        "samples": 4,
-        "benchmarks": {benchmark: row | {"lost_draws": 1} | counts},
-    }
+    benchmarks = {benchmark: row | {"lost_draws": 1} | counts}
+    summary = {"model": "m", "samples": 4, "benchmarks": benchmarks}
     if baseline is not None:
-        compared = {
-            "problems": 1,
-            "more_often": 1,
-            "less_often": 0,
-            "avg": around,
-            "pass@4": around,
-        }
-        summary["baseline"] = {
-            "folder": "before",
-            "benchmarks": {benchmark: compared | {"figures": row}},
-        }
+        compared = {"problems": 1, "more_often": 1, "less_often": 0}
+        compared |= {"avg": around, "pass@4": around, "figures": row}
+        summary["baseline"] = {"folder": "before", "benchmarks": {benchmark: compared}}
     rows = [
         {"index": at, "response": text, "reward": reward, "tokens": 3, "truncated": cut}
         for at, (text, reward, cut) in enumerate(responses)

@@ -3,23 +3,13 @@
 import base64
 import hashlib
 import html
-import json
 import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from made_runs import (
-    BALANCED,
-    HOSTILE,
-    LEDGER,
-    evaluated,
-    make_run,
-    read,
-    sample,
-    step_line,
-    visit,
-)
+from made_runs import BALANCED, HOSTILE, LEDGER, evaluated, make_run, read, sample, step_line, visit
+from row_files import write_rows
 
 import rollwise
 from rollwise.cli import main
@@ -66,25 +56,14 @@ def test_the_head_says_what_came_of_it_and_when_and_where_it_ran(tmp_path):
 def test_it_has_a_chart_of_everything_that_is_asked_after(run):
     charts = read(run).charts
     assert list(charts) == [
-        "heldout",
-        "reward",
-        "zero_variance",
-        "exits",
-        "rounds",
-        "tokens",
-        "entropy",
-        "pass_rate_by_expected",
-        "seconds",
+        *("heldout", "reward", "zero_variance", "exits", "rounds", "tokens", "entropy"),
+        *("pass_rate_by_expected", "seconds"),
     ]
     assert charts["reward"]["lines"][0]["values"] == [0.25, 0.25, 0.25]
     assert charts["exits"]["lines"][1]["values"] == [0.25, 0.25, 0.25]
     accuracy = charts["heldout"]["lines"][0]
-    assert [accuracy[name] for name in ("label", "values", "low", "high")] == [
-        "avg@8",
-        [0.25, 0.625],
-        [0.15, 0.525],
-        [0.35, 0.725],
-    ]
+    assert (accuracy["label"], accuracy["values"]) == ("avg@8", [0.25, 0.625])
+    assert (accuracy["low"], accuracy["high"]) == ([0.15, 0.525], [0.35, 0.725])
 
 
 def test_every_prompt_has_its_pass_rates_and_beliefs_over_the_run(tmp_path):
@@ -163,9 +142,7 @@ def test_the_page_of_a_long_run_stays_small_and_says_what_was_left_out(tmp_path)
     ]
     for line in lines[::10]:
         line["heldout"] = evaluated(0.5)
-    (folder.path / "metrics.jsonl").write_text(
-        "".join(json.dumps(line) + "\n" for line in [step_line(1), *lines])
-    )
+    write_rows(folder.path / "metrics.jsonl", [step_line(1), *lines])
     for step in range(1, 5001):
         for place in range(16):
             key = (16 * step + place) % 4000

@@ -28,13 +28,8 @@ def test_a_figure_that_some_steps_lack_has_gaps_and_a_mean_of_the_rest():
 
 
 def test_what_a_sampler_has_learnt_is_plotted(tmp_path):
-    rated = {
-        "competence": 0.5,
-        "difficulty_p10": -1.0,
-        "difficulty_p50": 0.0,
-        "difficulty_p90": 1.0,
-    }
-    path = make_run(tmp_path / "rated", more=rated)
+    rated = {"difficulty_p10": -1.0, "difficulty_p50": 0.0, "difficulty_p90": 1.0}
+    path = make_run(tmp_path / "rated", more=rated | {"competence": 0.5})
     write_report(path)
     charts = read(path).charts
     assert charts["competence"]["lines"][0]["low"] == [-1, -1, -1]

@@ -5,15 +5,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from rollwise.sampling import (
-    Balanced,
-    FixedCount,
-    Pool,
-    PositiveFocused,
-    Rounds,
-    advantages,
-    select_group,
-)
+from rollwise import Balanced, FixedCount, Pool, PositiveFocused, Rounds, advantages, select_group
 from rollwise.sampling.stopping import Stopping
 
 

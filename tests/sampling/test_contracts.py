@@ -5,19 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from rollwise.sampling import (
-    ALLOCATIONS,
-    EXIT_RULES,
-    OBJECTIVES,
-    SCHEDULES,
-    Balanced,
-    Estimated,
-    ExitRule,
-    Objective,
-    PositiveFocused,
-    Rounds,
-    Streamed,
-)
+from rollwise import Balanced, Estimated, ExitRule, Objective, PositiveFocused, Rounds, Streamed
+from rollwise.sampling import ALLOCATIONS, EXIT_RULES, OBJECTIVES, SCHEDULES
 from rollwise.sampling.objectives import GRPO, Reference
 from rollwise.sampling.stopping import Stopping
 from rollwise.sampling.testing import (
@@ -46,18 +35,18 @@ def test_ours_pass(check, plugin):
 
 
 @dataclass(frozen=True)
-class OneOfEach(ExitRule):
-    """Balanced(1, 1), for single counts alone."""
+class OneAndTwo(ExitRule):
+    """Balanced(1, 2), for single counts alone."""
 
     def satisfied(self, positives, negatives):
-        return positives >= 1 and negatives >= 1
+        return positives >= 1 and negatives >= 2
 
 
 def test_a_rule_may_be_for_single_counts_alone():
-    check_exit_rule(OneOfEach())
+    check_exit_rule(OneAndTwo())
     for schedule in (Streamed(8), Rounds(4, rounds=2)):
         for number in ("expected_need", "chance"):
-            two = [Stopping(rule, schedule, 8) for rule in (OneOfEach(), Balanced(1, 1))]
+            two = [Stopping(rule, schedule, 8) for rule in (OneAndTwo(), Balanced(1, 2))]
             assert np.array_equal(*(getattr(stopping, number) for stopping in two))
 
 
@@ -129,15 +118,12 @@ def too_many(allocation, pass_rates):
             r"NoDataclass is not a dataclass: put `@dataclass\(frozen=",
         ),
         (check_exit_rule, Unpicklable(), "must be picklable"),
-        (
-            check_schedule,
-            wrong("GreedyStream", Streamed, dispatcher=lambda schedule: Greedy()),
-            "were surplus",
-        ),
-        (
-            check_schedule,
-            wrong("IdleStream", Streamed, dispatcher=lambda schedule: Idle()),
-            "no draw is handed out",
+        *(
+            (check_schedule, wrong(name, Streamed, dispatcher=dispatcher), message)
+            for name, dispatcher, message in (
+                ("GreedyStream", lambda schedule: Greedy(), "were surplus"),
+                ("IdleStream", lambda schedule: Idle(), "no draw is handed out"),
+            )
         ),
         *(
             (check_objective, wrong(name, Objective, advantages=advantages), message)

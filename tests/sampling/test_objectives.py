@@ -7,14 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rollwise.sampling import (
-    Balanced,
-    Pool,
-    PositiveFocused,
-    Rounds,
-    advantages,
-    select_group,
-)
+from rollwise.sampling import Balanced, Pool, PositiveFocused, Rounds, advantages, select_group
 from rollwise.sampling.objectives import GRPO
 from rollwise.sampling.stopping import Stopping
 
@@ -132,19 +125,15 @@ def test_counts_that_the_stopping_cannot_come_to_have_plug_in_weights():
 
 @pytest.mark.parametrize("rewards", [[0, 1, 0, 1], [0, 0]])
 def test_unbiased_needs_to_know_the_stopping(rewards):
-    with pytest.raises(
-        ValueError, match=r"stopping rule of prompt 'x': .*RolloutSession.*pool\.stopping = "
-    ):
+    message = r"stopping rule of prompt 'x': .*RolloutSession.*pool\.stopping = "
+    with pytest.raises(ValueError, match=message):
         advantages(*grouped(rewards), "linear", estimates="unbiased")
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (
-            {"objective": "grpo", "estimates": "unbiased"},
-            "is for objective linear, log, sqrt, ",
-        ),
+        ({"objective": "grpo", "estimates": "unbiased"}, "is for objective linear, log, sqrt, "),
         ({"objective": "log", "scale_by_std": True}, "is for objective reference, grpo; objective"),
         ({"objective": "grpo", "baseline": "belief"}, "is for objective linear, log, sqrt, arcsin"),
         ({"objective": "linear", "estimates": "map"}, "^estimates must be one of plug_in, unbias"),

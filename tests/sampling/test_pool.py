@@ -5,14 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rollwise.sampling import (
-    FixedCount,
-    Pool,
-    RolloutSession,
-    Rounds,
-    draw_seed,
-    has_zero_variance,
-)
+from rollwise.sampling import FixedCount, Pool, RolloutSession, Rounds, draw_seed, has_zero_variance
 from rollwise.sampling.pool import POSITIVE_THRESHOLD
 
 rewards_of_any_kind = st.lists(st.floats(-10, 10), max_size=30)

@@ -7,16 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollwise.sampling import (
-    Balanced,
-    Draw,
-    FixedCount,
-    PositiveFocused,
-    RolloutSession,
-    Rounds,
-    Streamed,
-    draw_seed,
-)
+from rollwise import Balanced, Draw, FixedCount, PositiveFocused, RolloutSession, Rounds, Streamed
+from rollwise.sampling import draw_seed
 
 RULE = Balanced(2, 2)
 

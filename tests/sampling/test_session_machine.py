@@ -5,22 +5,9 @@ from collections import Counter
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from rollwise.sampling import (
-    Balanced,
-    FixedCount,
-    PositiveFocused,
-    RolloutSession,
-    Rounds,
-    Streamed,
-)
+from rollwise import Balanced, FixedCount, PositiveFocused, RolloutSession, Rounds, Streamed
 
 RULES = [Balanced(1, 1), Balanced(2, 2), PositiveFocused(1), FixedCount(3)]
 SCHEDULES = [Rounds(2, 3), Rounds(4, 1), Streamed(6), Streamed(5, speculation=1)]
@@ -107,9 +94,8 @@ class Sessions(RuleBasedStateMachine):
             while self.flying:
                 self.answer(0, 0.0)
         assert self.session.done
-        assert (
-            self.session.pools.keys() == {draw.key for draw in self.tries} == set(range(self.keys))
-        )
+        tried = {draw.key for draw in self.tries}
+        assert self.session.pools.keys() == tried == set(range(self.keys))
         self.pools_hold_recorded_responses_in_draw_order()
 
 

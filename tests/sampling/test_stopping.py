@@ -10,14 +10,7 @@ import numpy as np
 import pytest
 import sessions
 
-from rollwise.sampling import (
-    Balanced,
-    FixedCount,
-    PositiveFocused,
-    RolloutSession,
-    Rounds,
-    Streamed,
-)
+from rollwise import Balanced, FixedCount, PositiveFocused, RolloutSession, Rounds, Streamed
 from rollwise.sampling.stopping import Stopping
 
 PUBLISHED = Rounds(size=8, rounds=4)
@@ -70,9 +63,6 @@ TABLE = [
     (Balanced(2, 2), 0.75, ".7163 · 11.52 · .9999"),
     (Balanced(2, 2), 0.90, ".8679 · 20.96 · .9657"),
 ]
-
-# The last column of the same table: E p̂ of Balanced(2, 2), one draw at a time.
-SINGLE_COLUMN = [(0.05, ".0769"), (0.10, ".1541"), (0.50, ".5000"), (0.90, ".8459")]
 
 
 def printed(value: float, digits: int = 4) -> str:

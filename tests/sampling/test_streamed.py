@@ -8,14 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sessions import Engine, contents, in_any_order, one_at_a_time
 
-from rollwise.sampling import (
-    Balanced,
-    FixedCount,
-    PositiveFocused,
-    RolloutSession,
-    Rounds,
-    Streamed,
-)
+from rollwise import Balanced, FixedCount, PositiveFocused, RolloutSession, Rounds, Streamed
 
 RULES = [
     *((rule, 0.0) for rule in (PositiveFocused(1), Balanced(2, 2), FixedCount(3))),

@@ -14,14 +14,7 @@ from pathlib import Path
 import pytest
 import sessions
 
-from rollwise.sampling import (
-    Balanced,
-    Pool,
-    PositiveFocused,
-    Rounds,
-    advantages,
-    select_group,
-)
+from rollwise.sampling import Balanced, Pool, PositiveFocused, Rounds, advantages, select_group
 from rollwise.sampling.stopping import Stopping
 
 BUDGET = 32

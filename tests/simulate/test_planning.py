@@ -58,14 +58,10 @@ def test_a_perfect_baseline_has_the_variance_of_every_response():
 
     The belief that all prompts have one pass rate is nearly perfect here.
     """
+    nearly_sure = {"initial_variance": 1e-4, "noise": 0.0, "drift_gain": 0.02}
     settings = {
         **count_of(1),
-        "belief": {
-            "type": "logit_kalman",
-            "initial_variance": 1e-4,
-            "noise": 0.0,
-            "drift_gain": 0.02,
-        },
+        "belief": {"type": "logit_kalman", **nearly_sure},
         "advantage": {"baseline": "belief"},
         "prompts": {"type": "worth", "batch_size": 64},
     }

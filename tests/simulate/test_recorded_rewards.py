@@ -1,10 +1,7 @@
 """Recorded rewards from every kind of file that may hold them, and what is wrong with others."""
 
-import json
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from row_files import write_rows
 
 from rollwise.errors import DataError
 from rollwise.simulate.recorded import read_recorded
@@ -18,38 +15,27 @@ ROWS = [
 ]
 
 
-def lines(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
-def parquet(path, rows):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows), path)
-    return path
-
-
 def shown(prompts):
     return [(p.key, p.recorded.rewards.tolist(), p.recorded.tokens.tolist()) for p in prompts]
 
 
 def write_prepared(folder):
-    parquet(folder / "responses/part-00000.parquet", ROWS[:1])
-    parquet(folder / "responses/part-00001.parquet", [*ROWS[1:], {**ROWS[0], "key": "left out"}])
-    parquet(folder / "prepared.parquet", [{"key": "b", "level": None}, {"key": "a", "level": 3}])
+    write_rows(folder / "responses/part-00000.parquet", ROWS[:1])
+    write_rows(folder / "responses/part-00001.parquet", [*ROWS[1:], {**ROWS[0], "key": "left out"}])
+    write_rows(folder / "prepared.parquet", [{"key": "b", "level": None}, {"key": "a", "level": 3}])
     return folder
 
 
 def write_run(folder):
-    parquet(folder / "samples/part-00000.parquet", ROWS)
+    write_rows(folder / "samples/part-00000.parquet", ROWS)
     return folder
 
 
 @pytest.mark.parametrize(
     "write",
     [
-        lambda folder: lines(folder / "x.jsonl", ROWS),
-        lambda folder: parquet(folder / "x.parquet", ROWS),
+        lambda folder: write_rows(folder / "x.jsonl", ROWS),
+        lambda folder: write_rows(folder / "x.parquet", ROWS),
         write_prepared,
         write_run,
     ],
@@ -77,12 +63,12 @@ def test_all_kinds_of_files_say_the_same(tmp_path, write):
 )
 def test_what_is_wrong_is_said_with_its_place(tmp_path, changed, said):
     with pytest.raises(DataError, match=said):
-        read_recorded(lines(tmp_path / "x.jsonl", [ROWS[0], ROWS[0] | changed]))
+        read_recorded(write_rows(tmp_path / "x.jsonl", [ROWS[0], ROWS[0] | changed]))
 
 
 def test_other_files_and_folders_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"x\.jsonl: it needs columns `key` and `reward`"):
-        read_recorded(lines(tmp_path / "x.jsonl", [{"reward": 1}]))
+        read_recorded(write_rows(tmp_path / "x.jsonl", [{"reward": 1}]))
     with pytest.raises(DataError, match="neither the folder of `rollwise prepare`"):
         read_recorded(tmp_path)
     with pytest.raises(DataError, match=r"^no such file: none\.jsonl"):

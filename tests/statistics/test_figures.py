@@ -9,19 +9,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rollwise.config import make_config
-from rollwise.statistics import (
-    Estimate,
-    ProblemResult,
-    compare,
-    evaluation,
-    figures_of,
-    final_answers,
-    mean_over_problems,
-    paired_difference,
-    steps_of_k,
-    tables_of,
-)
-from rollwise.statistics.figures import majority_at_k
+from rollwise.statistics import ProblemResult, compare, evaluation, figures_of, steps_of_k
+from rollwise.statistics.answers import final_answers
+from rollwise.statistics.estimates import Estimate, mean_over_problems, paired_difference
+from rollwise.statistics.figures import majority_at_k, tables_of
 
 
 def answers_of(responses, grader):

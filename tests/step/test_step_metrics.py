@@ -7,47 +7,19 @@ import numpy as np
 import pytest
 from rolled import Answer, rolled
 
+import rollwise as rw
 from rollwise.engines import Completion
 from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
-from rollwise.prompts import Prioritized, Uniform
 from rollwise.records.metrics import metrics_line
 from rollwise.records.states import load_state, save_state
-from rollwise.sampling import (
-    GVM,
-    Balanced,
-    FixedCount,
-    Pool,
-    PositiveFocused,
-    RolloutSession,
-    Rounds,
-    Streamed,
-)
-from rollwise.step import (
-    Episode,
-    RolloutCost,
-    Rollouts,
-    Span,
-    StepRecipe,
-    Usage,
-    make_group,
-    take_step,
-)
-from rollwise.step.metrics import (
-    PLACES,
-    belief_metrics,
-    brier_skill,
-    rollout_metrics,
-    visit_rows,
-)
+from rollwise.step import RolloutCost, Rollouts, StepRecipe, make_group, take_step
+from rollwise.step.episodes import Episode, Span, Usage
+from rollwise.step.metrics import PLACES, belief_metrics, brier_skill, rollout_metrics, visit_rows
 
 LEDGER = dict.fromkeys(PLACES, 0)
 
 # Rounds of 2, at most 3 of them; one correct and one incorrect response end a prompt.
-POOLS = {
-    "mixed at once": [1, 0],
-    "late": [0, 0, 0, 1],
-    "never": [1, 1, 1, 1, 1, 1],
-}
+POOLS = {"mixed at once": [1, 0], "late": [0, 0, 0, 1], "never": [1, 1, 1, 1, 1, 1]}
 
 
 def make_step(pools=POOLS, lost=()):
@@ -55,7 +27,7 @@ def make_step(pools=POOLS, lost=()):
 
     The i-th response has i + 1 tokens of log-probability −i each; the third and later are cut.
     """
-    session = RolloutSession(pools, Balanced(1, 1), Rounds(size=2, rounds=3))
+    session = rw.RolloutSession(pools, rw.Balanced(1, 1), rw.Rounds(size=2, rounds=3))
     while draws := session.next_draws():
         for draw in draws:
             i = draw.index
@@ -105,7 +77,7 @@ def test_every_figure_by_hand():
 
 
 def test_episodes_are_counted_by_their_ends():
-    session = RolloutSession(["a"], FixedCount(3), Rounds(size=3, rounds=1))
+    session = rw.RolloutSession(["a"], rw.FixedCount(3), rw.Rounds(size=3, rounds=1))
     for draw, end in zip(session.next_draws(), ["done", "truncated", "done"], strict=True):
         spans = [Span([1, 2], np.full(2, -0.5, np.float32))]
         session.record(draw, 1.0, Episode(spans=spans, usage=Usage(9, turns=2), end=end))
@@ -119,7 +91,7 @@ def test_episodes_are_counted_by_their_ends():
 
 def test_the_reward_is_that_of_draws_which_every_prompt_has_whatever_they_show():
     """The hard prompt draws twice, the easy one once: only their first draws compare."""
-    session = RolloutSession(["easy", "hard"], PositiveFocused(1), Streamed(4))
+    session = rw.RolloutSession(["easy", "hard"], rw.PositiveFocused(1), rw.Streamed(4))
     while draws := session.next_draws():
         for draw in draws:
             session.record(draw, float(draw.key == "easy" or draw.index), Episode.of(Answer()))
@@ -129,9 +101,11 @@ def test_the_reward_is_that_of_draws_which_every_prompt_has_whatever_they_show()
 
 
 def test_with_a_pilot_the_reward_is_of_all_prompts_and_not_of_those_that_get_a_share():
-    sampler = Uniform(["never", "always", "half"], 3)
+    sampler = rw.Uniform(["never", "always", "half"], 3)
     correct = {"never": lambda i: 0, "always": lambda i: 1, "half": lambda i: i % 2}
-    recipe = StepRecipe(allocation=GVM(pilot=2, mean_draws=4), strategy="all", objective="linear")
+    recipe = StepRecipe(
+        allocation=rw.GVM(pilot=2, mean_draws=4), strategy="all", objective="linear"
+    )
     step = take_step(recipe, sampler, rolled(lambda draw: correct[draw.key](draw.index)), 1)
     assert "never" not in step.rollouts.session.pools
     assert step.metrics["reward"] == 0.5
@@ -168,7 +142,7 @@ def test_draws_lost_for_good_leave_figures_that_are_numbers():
 def test_beliefs_stand_beside_what_came_of_them():
     """Eighteen prompts, expected in another order than they come in; parts of two or three."""
     keys = list(range(18))
-    sampler = Uniform(keys, 1, decay=1.0)
+    sampler = rw.Uniform(keys, 1, decay=1.0)
     rates = [(7 * key) % 18 / 18 for key in keys]
     sampler.tell(keys, [round(1800 * rate) for rate in rates], [1800] * 18)
     drawn = [0, *[10] * 17]
@@ -181,12 +155,12 @@ def test_beliefs_stand_beside_what_came_of_them():
 
 PASS_RATES = {key: (key + 0.5) / 24 for key in range(24)}
 RECIPES = {
-    "rounds": {"schedule": Rounds(4, 4)},
-    "streamed": {"schedule": Streamed(16, speculation=0.5)},
-    "kept": {"schedule": Rounds(4, 1), "zero_variance": "keep"},
-    "refilled": {"schedule": Rounds(4, 1), "zero_variance": "refill"},
-    "all members": {"schedule": Rounds(4, 4), "strategy": "all"},
-    "pilot": {"exit_rule": None, "schedule": None, "allocation": GVM(pilot=2)},
+    "rounds": {"schedule": rw.Rounds(4, 4)},
+    "streamed": {"schedule": rw.Streamed(16, speculation=0.5)},
+    "kept": {"schedule": rw.Rounds(4, 1), "zero_variance": "keep"},
+    "refilled": {"schedule": rw.Rounds(4, 1), "zero_variance": "refill"},
+    "all members": {"schedule": rw.Rounds(4, 4), "strategy": "all"},
+    "pilot": {"exit_rule": None, "schedule": None, "allocation": rw.GVM(pilot=2)},
 }
 
 
@@ -209,8 +183,8 @@ class Counting(SimulatedEngine):
 
 
 def steps(count=3, **changed):
-    recipe = StepRecipe(**{"exit_rule": Balanced(2, 2), "group_size": 4} | changed)
-    sampler = Uniform(list(PASS_RATES), 12)
+    recipe = StepRecipe(**{"exit_rule": rw.Balanced(2, 2), "group_size": 4} | changed)
+    sampler = rw.Uniform(list(PASS_RATES), 12)
     engine = Counting(PASS_RATES, Lengths(20, 0.8, 60), 8, 1.0)
     for number in range(1, count + 1):
         before = engine.all_tokens
@@ -240,9 +214,9 @@ def test_the_ledger_adds_up_to_every_draw_and_every_token(kind):
 
 
 def test_each_prompt_has_a_row_with_what_was_believed_before_the_step():
-    sampler = Uniform(["a", "b"], 2, decay=1.0)
+    sampler = rw.Uniform(["a", "b"], 2, decay=1.0)
     sampler.tell(["a", "b"], [3, 0], [4, 0])
-    pools = [Pool("a", [1, 0, 0]), Pool("b", [])]
+    pools = [rw.Pool("a", [1, 0, 0]), rw.Pool("b", [])]
     pools[0].exit_reason = "satisfied"
     believed = sampler.expected_pass_rates(["a"])[0]
     first, second = visit_rows(sampler, pools, trained=[2, 0])
@@ -260,9 +234,9 @@ def test_each_prompt_has_a_row_with_what_was_believed_before_the_step():
 
 
 def test_a_sampler_that_expects_nothing_has_neither_pairs_nor_beliefs():
-    sampler = Prioritized("ab", 1)
+    sampler = rw.Prioritized("ab", 1)
     assert belief_metrics(sampler, ["a"], [1], [4]) == {"pass_rate_by_expected": []}
-    (row,) = visit_rows(sampler, [Pool("a", [1])], trained=[0])
+    (row,) = visit_rows(sampler, [rw.Pool("a", [1])], trained=[0])
     assert row["expected"] is row["strength"] is None
 
 
@@ -283,10 +257,10 @@ def test_the_score_of_two_prompts_with_four_responses_by_hand(expected, correct,
     assert brier_skill(expected, correct, [4, 4]) == pytest.approx(score, nan_ok=True)
 
 
-class Seen(Uniform):
+class Seen(rw.Uniform):
     """Counts draws, and so keeps and reports numbers of NumPy's."""
 
-    kept = (*Uniform.kept, "seen")
+    kept = (*rw.Uniform.kept, "seen")
     seen = 0
 
     def learn(self, indices, correct, drawn):

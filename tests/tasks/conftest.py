@@ -2,7 +2,7 @@
 
 import datasets
 import pytest
-from rows import write
+from row_files import write_rows
 
 from rollwise.tasks import read_problems
 
@@ -12,7 +12,7 @@ def read(tmp_path):
     """Read rows by way of a JSON Lines file."""
 
     def read_rows(*rows, **options):
-        return read_problems(write(tmp_path / "data.jsonl", rows), **options)
+        return read_problems(write_rows(tmp_path / "data.jsonl", rows), **options)
 
     return read_rows
 

@@ -1,7 +1,8 @@
 """Benchmarks by name, file and hub; and what is said where there is none."""
 
 import pytest
-from rows import plain, write
+from row_files import write_rows
+from rows import plain
 
 from rollwise.config import EvaluateConfig, make_settings
 from rollwise.errors import ConfigError, DataError
@@ -17,7 +18,7 @@ def settings(**data):
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "own set.jsonl"
-    return write(path, [plain(f"{i}+1?", str(i + 1), subject="sums") for i in range(3)])
+    return write_rows(path, [plain(f"{i}+1?", str(i + 1), subject="sums") for i in range(3)])
 
 
 PAPERS = ["math500", "minerva", "olympiadbench", "aime24", "aime25", "amc23", "aime_like"]
@@ -77,6 +78,6 @@ def test_the_built_in_benchmark_is_the_held_out_problems_of_training_and_bad_fil
         ("", "holds no problem that can be used: 1 read, 1 missing"),
         ([1, 2], "]$"),
     ):
-        [bad] = find_benchmarks([str(write(tmp_path / "bad.jsonl", [plain(answer=answer)]))])
+        [bad] = find_benchmarks([str(write_rows(tmp_path / "bad.jsonl", [plain(answer=answer)]))])
         with pytest.raises(DataError, match=said):
             read_benchmark(bad, settings())

@@ -8,24 +8,19 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import NOTHING_DROPPED, contents, plain, verl, write
+from row_files import write_rows
+from rows import NOTHING_DROPPED, contents, plain, verl
 
 from rollwise.errors import DataError
-from rollwise.tasks import (
-    Problem,
-    ProblemSet,
-    read_problems,
-    remove_near_duplicates,
-    write_problems,
-)
-from rollwise.tasks.problem import problem_key
+from rollwise.tasks import ProblemSet, read_problems, remove_near_duplicates, write_problems
+from rollwise.tasks.problem import Problem, problem_key
 
 
 @pytest.mark.parametrize("row", [plain, verl])
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".json", ".JSONL"])
 def test_each_schema_survives_a_round_trip(tmp_path, suffix, row):
     rows = [row("Añadir 1+1?", "2", level=3, data_source="sums"), row("2+2?", "4", level=1)]
-    result = read_problems(write(tmp_path / f"data{suffix}", rows))
+    result = read_problems(write_rows(tmp_path / f"data{suffix}", rows))
     assert result.problems == [
         Problem.ask("Añadir 1+1?", "2", source="sums", level=3),
         Problem.ask("2+2?", "4", source="sums" if row is verl else "", level=1),

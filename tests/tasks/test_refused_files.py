@@ -7,7 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rows import NOTHING_DROPPED, contents, plain, verl, write
+from row_files import write_rows
+from rows import NOTHING_DROPPED, contents, plain, verl
 
 from rollwise.errors import DataError
 from rollwise.tasks import ProblemSet, read_problems
@@ -21,13 +22,13 @@ def refusal(source, **options):
 
 
 def test_neither_schema_names_the_columns_and_both_schemas(tmp_path):
-    path = write(tmp_path / "data.jsonl", [{"question": "1+1?", "answer": "2"}])
+    path = write_rows(tmp_path / "data.jsonl", [{"question": "1+1?", "answer": "2"}])
     assert refusal(path) == (
         f"{path}: its columns (question, answer) fit neither schema: verl's has prompt and "
         "reward_model, the plain one problem and answer (data.problem_column and "
         "data.answer_column name others)"
     )
-    parquet = write(tmp_path / "data.parquet", [{"question": "1+1?"}])
+    parquet = write_rows(tmp_path / "data.parquet", [{"question": "1+1?"}])
     assert "(question) fit neither" in refusal(parquet)
     assert "the plain one query and answer" in refusal(path, problem_column="query")
 
@@ -108,25 +109,25 @@ MESSAGE = "a message of `prompt` must have a role and a content, as text, "
 )
 def test_a_malformed_row_is_named(tmp_path, row, error):
     good = plain("good") if "problem" in row else verl("good")
-    path = write(tmp_path / "data.jsonl", [good, row])
+    path = write_rows(tmp_path / "data.jsonl", [good, row])
     assert refusal(path) == f"{path}, line 2: {error}"
 
 
 def test_a_malformed_row_of_parquet_is_named_by_its_number(tmp_path):
     rows = [plain(answer=[1]), plain(answer=list(range(1000)))]
-    path = write(tmp_path / "data.parquet", rows)
+    path = write_rows(tmp_path / "data.parquet", rows)
     said = refusal(path)
     assert said.startswith(f"{path}, row 1 (from 0): `answer` must be one answer, got list: [0, 1")
     assert len(said) < len(str(path)) + 200
 
 
 def test_rows_of_both_schemas_in_one_file_are_refused(tmp_path):
-    path = write(tmp_path / "data.jsonl", [verl(), plain("2+2?", "4")])
+    path = write_rows(tmp_path / "data.jsonl", [verl(), plain("2+2?", "4")])
     assert refusal(path) == (
         f"{path}, line 2: has `problem` and no `prompt`, where other rows are in verl's schema; "
         "give each schema a file of its own, got str: '2+2?'"
     )
-    assert len(read_problems(write(path, [verl() | plain(), verl("2+2?")])).problems) == 2
+    assert len(read_problems(write_rows(path, [verl() | plain(), verl("2+2?")])).problems) == 2
 
 
 @pytest.mark.parametrize("rows", [[plain(level="Level 2")], [verl()]])

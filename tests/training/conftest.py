@@ -5,14 +5,9 @@ from pathlib import Path
 
 import pytest
 import tiny_models
-import torch
 
 from rollwise.cli import main
 from rollwise.records import RunFolder
-
-# The models here are so small that a second thread for a matrix product only waits: on busy cores
-# ten times as long as the product takes.
-torch.set_num_threads(1)
 
 TINY = {
     "--steps": "4",

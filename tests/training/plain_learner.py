@@ -1,10 +1,10 @@
-"""Learners and examples for tests, and the gradient of a response by plain PyTorch."""
+"""Learners and examples for tests."""
 
-import copy
 from dataclasses import replace
 
 import numpy as np
 import torch
+from plain_pytorch import plain_logprobs
 
 from rollwise.config import LearnerSettings
 from rollwise.step.groups import Example
@@ -15,19 +15,6 @@ SAME = 1e-4
 
 SIZES = [(3, 5, 1.0), (1, 2, -0.5), (6, 1, 0.25), (2, 7, 0.0), (4, 4, -1.0), (6, 6, 2.0)]
 """Prompt and response tokens, and the advantage."""
-
-
-def plain_distributions(model, example, temperature=1.0):
-    """log π of every token at each place of the response, shape (T, V)."""
-    ids = torch.tensor([[*example.prompt, *example.response]])
-    logits = model(ids).logits[0, len(example.prompt) - 1 : -1] / temperature
-    return logits.log_softmax(dim=1)
-
-
-def plain_logprobs(model, example, temperature=1.0):
-    """log π of the response's tokens, shape (T,)."""
-    chosen = torch.tensor(example.response)[:, None]
-    return plain_distributions(model, example, temperature).gather(1, chosen).squeeze(1)
 
 
 def random_examples(sizes=SIZES, seed=0):
@@ -72,17 +59,11 @@ def watch(learner):
     return steps
 
 
-def gradient_of(loss, model):
-    model.zero_grad()
-    loss.backward()
-    return [p.grad.clone() for p in model.parameters()]
-
-
-def plain_gradient(model, examples, temperature=1.0):
-    """−∇ Σ_i A_i Σ_t log π(t) / Σ_i T_i: REINFORCE, averaged over all tokens."""
-    model = copy.deepcopy(model)
-    gains = [e.advantage * plain_logprobs(model, e, temperature).sum() for e in examples]
-    return gradient_of(-sum(gains) / sum(len(e.response) for e in examples), model)
+def learned(learner, examples):
+    """Learn once: what is reported, and the gradient of each optimizer step."""
+    steps = watch(learner)
+    metrics = learner.learn(examples)
+    return metrics, [gradient for _, gradient, _ in steps]
 
 
 def watch_batches(learner):

@@ -11,7 +11,7 @@ import sys
 import threading
 
 import pytest
-from forked import Command
+from forked import PATIENCE, Command
 from rich.console import Console
 
 from rollwise.cli import main
@@ -20,19 +20,11 @@ from rollwise.records import RunFolder
 from rollwise.reports import write_report
 from rollwise.training import loop
 
-PATIENCE = 120.0  # seconds for what must come; nothing waits that long unless it is broken
-
 
 def test_what_is_in_a_runs_folder(whole, metrics_of):
     assert {p.name for p in whole.iterdir()} == {
-        "config.json",
-        "metrics.jsonl",
-        "summary.json",
-        "checksums.txt",
-        "samples",
-        "visits",
-        "checkpoints",
-        "report.html",
+        *("config.json", "metrics.jsonl", "summary.json", "checksums.txt", "report.html"),
+        *("samples", "visits", "checkpoints"),
     }
     recorded = json.loads((whole / "config.json").read_text())
     assert recorded["config"]["prompts"]["type"] == "uniform"

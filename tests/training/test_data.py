@@ -1,10 +1,10 @@
 """The problems of a run: training and held out apart, everything left out said."""
 
-import json
 import logging
 from types import SimpleNamespace
 
 import pytest
+from row_files import write_rows
 
 from rollwise.config import BUILT_IN, make_config
 from rollwise.errors import ConfigError, DataError
@@ -31,8 +31,7 @@ def write(tmp_path):
 
     def write(name, numbers):
         rows = [{"problem": f"{n}+1?", "answer": str(n + 1)} for n in numbers]
-        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return str(tmp_path / name)
+        return str(write_rows(tmp_path / name, rows))
 
     return write
 
@@ -74,37 +73,33 @@ def test_a_files_own_keys_do_not_decide_what_is_held_out(load, tmp_path):
         {"problem": f"{n % 100}+1?", "answer": "1", "key": f"{n:04}", "level": 1 + n // 100}
         for n in range(200)
     ]
-    path = tmp_path / "own.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    data = load(data={"train": str(path)}, evaluation={"problems": 10})
+    path = str(write_rows(tmp_path / "own.jsonl", rows))
+    data = load(data={"train": path}, evaluation={"problems": 10})
     assert not {*questions(data.train)} & {*questions(data.heldout)}
     assert {problem.level for problem in data.heldout} == {1, 2}
     assert len({*questions(data.heldout)}) == 10
 
 
 def test_problems_of_the_held_out_file_are_not_trained_on(load, write, caplog):
+    train, heldout = write("train.jsonl", range(20)), write("heldout.jsonl", range(15, 25))
     with caplog.at_level(logging.WARNING):
-        data = load(
-            data={
-                "train": write("train.jsonl", range(20)),
-                "heldout": write("heldout.jsonl", range(15, 25)),
-            }
-        )
+        data = load(data={"train": train, "heldout": heldout})
     assert questions(data.train) == [f"{n}+1?" for n in range(15)]
     assert questions(data.heldout) == [f"{n}+1?" for n in range(15, 25)]
     assert "5 problems of " in caplog.text
 
 
 def test_problems_in_both_files_are_found_whatever_their_keys(load, tmp_path):
-    train, heldout = tmp_path / "train.jsonl", tmp_path / "heldout.jsonl"
     rows = [{"key": str(n), "problem": f"{n}+1?", "answer": str(n + 1)} for n in range(20)]
-    train.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    files = {"data": {"train": str(train), "heldout": str(heldout)}}
-    heldout.write_text(json.dumps(rows[3] | {"key": "x"}) + "\n")
-    assert len(load(**files).train) == 19
-    heldout.write_text(json.dumps(rows[3] | {"key": "5"}) + "\n")
+
+    def load_beside(key):
+        train = write_rows(tmp_path / "train.jsonl", rows)
+        heldout = write_rows(tmp_path / "heldout.jsonl", [rows[3] | {"key": key}])
+        return load(data={"train": str(train), "heldout": str(heldout)})
+
+    assert len(load_beside("x").train) == 19
     with pytest.raises(DataError, match="have different problems of the key '5'"):
-        load(**files)
+        load_beside("5")
 
 
 def test_the_built_in_task_can_be_held_out_or_trained_on_beside_a_file(load, write):
@@ -116,8 +111,7 @@ def test_the_built_in_task_can_be_held_out_or_trained_on_beside_a_file(load, wri
 
 
 def test_a_file_that_cannot_be_used_is_named(load, tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"problem": "1+1?", "answer": ""}\n')
+    path = write_rows(tmp_path / "a.jsonl", [{"problem": "1+1?", "answer": ""}])
     with pytest.raises(DataError, match=f"{path} holds no problem that can be.*1 missing answer"):
         load(data={"train": str(path)})
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from closeness import assert_close
-from plain_learner import plain_logprobs, watch
+from plain_learner import learned
+from plain_pytorch import plain_logprobs
 
 from rollwise.config import LearnerSettings
 from rollwise.step.groups import Example
@@ -55,9 +56,9 @@ def test_the_gradient_is_that_of_the_formulas(make_model):
 
     settings = METHOD["learner"] | {"old_logprobs": "engine", "mini_batches": 1}
     learner = Learner(model, LearnerSettings(**settings, max_grad_norm=1e9))
-    steps = watch(learner)
     examples = [
         Example(*each, advantage) for each, advantage in zip(drawn, advantages, strict=True)
     ]
-    assert learner.learn(examples)["diverged_responses"] == 1
-    assert_close(steps[0][1], [p.grad for p in plain.parameters()])
+    metrics, [found] = learned(learner, examples)
+    assert metrics["diverged_responses"] == 1
+    assert_close(found, [p.grad for p in plain.parameters()])

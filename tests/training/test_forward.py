@@ -9,7 +9,8 @@ import pytest
 import torch
 import transformers
 from closeness import assert_close
-from plain_learner import make_learner, plain_logprobs, random_examples, watch
+from plain_learner import learned, make_learner, random_examples
+from plain_pytorch import plain_logprobs
 from torch import nn
 
 from rollwise.errors import ModelError
@@ -103,11 +104,9 @@ def test_no_more_than_a_chunk_of_logits_is_held(chunk, calls):
     assert sorted(made) == sorted(calls * (2 if len(calls) > 1 else 1))
 
 
-def gradients_of(model, examples, **settings):
+def learned_with(model, examples, **settings):
     learner = make_learner(copy.deepcopy(model), 0.8, threads=1, **settings)
-    steps = watch(learner)
-    metrics = learner.learn(examples)
-    return [gradient for _, gradient, _ in steps], metrics, learner
+    return *learned(learner, examples), learner
 
 
 def own_logprobs(model, example):
@@ -121,11 +120,11 @@ def own_logprobs(model, example):
 def test_packed_rows_teach_what_padded_ones_do(kind, by_kernel, monkeypatch):
     """The kernel, in whose place is a reference in float64, is asked for causal attention."""
     model, examples, calls = make(kind), make_examples(), []
-    (wanted,), metrics, _ = gradients_of(model, examples, packed=False, micro_batch_tokens=30)
+    metrics, (wanted,), _ = learned_with(model, examples, packed=False, micro_batch_tokens=30)
     if by_kernel:
         monkeypatch.setattr(packing, "varlen_attn", reference_kernel(calls))
         monkeypatch.setattr(packing, "_kernel_precision", lambda query: query.dtype)
-    (found,), packed_metrics, learner = gradients_of(model, examples, micro_batch_tokens=40)
+    packed_metrics, (found,), learner = learned_with(model, examples, micro_batch_tokens=40)
     assert learner._run.packed
     assert bool(calls) == by_kernel
     assert_close(found, wanted, relative=1e-5)  # norms and positions are float32 in `transformers`
@@ -162,7 +161,7 @@ def test_adapters_of_the_head_and_tied_embeddings_are_trained(tied):
     gains = [e.advantage * own_logprobs(twin, e).sum() for e in examples]
     loss = -sum(gains) / sum(e.drawn for e in examples)
     wanted = torch.autograd.grad(loss, [p for p in twin.parameters() if p.requires_grad])
-    (found,), _, learner = gradients_of(model, examples, importance_cap=0)
+    _, (found,), learner = learned_with(model, examples, importance_cap=0)
     assert learner._run.packed
     assert_close(found, list(wanted), relative=1e-5)
 

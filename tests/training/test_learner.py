@@ -7,21 +7,12 @@ import numpy as np
 import pytest
 import torch
 from closeness import assert_close
-from plain_learner import (
-    SAME,
-    gradient_of,
-    make_examples,
-    make_learner,
-    plain_distributions,
-    plain_gradient,
-    plain_logprobs,
-    watch,
-)
+from plain_learner import SAME, learned, make_examples, make_learner, watch
+from plain_pytorch import gradient_of, plain_distributions, plain_gradient, plain_logprobs
+from tiny_models import PROMPTS, complete, make_draws
 
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.errors import EngineError
-from rollwise.sampling import Draw
-from rollwise.sampling.draws import draw_seed
 from rollwise.step.groups import Example
 
 
@@ -30,9 +21,7 @@ def test_the_gradient_is_the_plain_one(model, temperature, micro_batch_tokens):
     examples = make_examples(model, temperature=temperature)
     wanted = plain_gradient(model, examples, temperature)
     learner = make_learner(model, temperature, micro_batch_tokens=micro_batch_tokens)
-    steps = watch(learner)
-    metrics = learner.learn(examples)
-    ((_, found, _),) = steps
+    metrics, [found] = learned(learner, examples)
     assert_close(found, wanted)
     # Every ratio is 1, so the loss is −Σ A·T / ΣT = −(5 − 1 + .25 + 0 − 4 + 12) / 25.
     assert metrics["loss"] == pytest.approx(-12.25 / 25, rel=1e-4)
@@ -59,10 +48,8 @@ def test_the_average_and_the_entropy_bonus_are_the_plain_ones(model, average, bo
     ]
     gain = sum(w * each for w, each in zip(weights, gains, strict=True)) / sum(weights)
     settings = {"micro_batch_tokens": 20, "entropy_coefficient": bonus}
-    learner = make_learner(model, 0.8, average=average, **settings)
-    steps = watch(learner)
-    metrics = learner.learn(examples)
-    assert_close(steps[0][1], gradient_of(-gain, plain))
+    metrics, [found] = learned(make_learner(model, 0.8, average=average, **settings), examples)
+    assert_close(found, gradient_of(-gain, plain))
     # Every ratio is 1: −Σ A·T / ΣT = −(5 − 1 + .25 + 0 − 4 + 12) / 25, or −Σ A / R = −1.75 / 6.
     wanted = -12.25 / 25 if average == "tokens" else -1.75 / 6
     assert metrics["loss"] == pytest.approx(wanted, rel=1e-4)
@@ -81,9 +68,8 @@ def test_tokens_of_an_environment_are_read_but_not_learned_from(model, mini_batc
     taught = examples if mini_batches == 1 else examples[:1]
     wanted = gradient_of(-sum(gains[: len(taught)]) / (3 * len(taught)), plain)
     learner = make_learner(model, mini_batches=mini_batches, old_logprobs=old)
-    steps = watch(learner)
-    metrics = learner.learn(examples)
-    assert_close(steps[0][1], wanted)
+    metrics, gradients = learned(learner, examples)
+    assert_close(gradients[0], wanted)
     if mini_batches == 1:
         assert metrics["loss"] == pytest.approx(-(3 - 1.5) / 6, rel=1e-4)
         assert metrics["sampler_gap"] < SAME
@@ -137,10 +123,10 @@ def test_where_nothing_can_be_learnt_nothing_moves(model, sizes, mini_batches):
     # What was not finite is forgotten: the next update is as good as any.
     examples = make_examples(model, seed=1)
     wanted = plain_gradient(model, examples)
-    steps = watch(learner)
-    assert learner.learn(examples)["skipped_updates"] == 0
+    metrics, gradients = learned(learner, examples)
+    assert metrics["skipped_updates"] == 0
     if mini_batches == 1:
-        assert_close(steps[0][1], wanted)
+        assert_close(gradients[0], wanted)
 
 
 def test_a_response_that_diverged_moves_nothing_by_its_entropy_either(model):
@@ -171,10 +157,9 @@ def test_tokens_are_weighted_by_how_much_likelier_the_learner_finds_them(model, 
     """Three times as likely, each; and so grows the gradient."""
     examples = make_examples(model)
     wanted = [weight * g for g in plain_gradient(model, examples)]
-    learner = make_learner(model, importance_cap=cap)
-    steps = watch(learner)
-    metrics = learner.learn([replace(e, logprobs=e.logprobs - np.log(3)) for e in examples])
-    assert_close(steps[0][1], wanted)
+    given = [replace(e, logprobs=e.logprobs - np.log(3)) for e in examples]
+    metrics, [found] = learned(make_learner(model, importance_cap=cap), given)
+    assert_close(found, wanted)
     assert metrics["importance_weight"] == pytest.approx(weight, rel=1e-4)
     assert metrics["importance_truncated"] == (cap == 2.0)
     assert metrics["sampler_gap"] == pytest.approx(np.log(3), rel=1e-3)
@@ -185,21 +170,20 @@ def test_tokens_are_weighted_by_how_much_likelier_the_learner_finds_them(model, 
 @pytest.mark.parametrize("unknown", [lambda e: e.logprobs[:0], lambda e: e.logprobs * np.nan])
 def test_an_engine_that_knows_no_probabilities_is_trained_with_as_one_that_agrees(model, unknown):
     examples = make_examples(model)
-    wanted, learner = plain_gradient(model, examples), make_learner(model)
-    steps, given = watch(learner), [replace(e, logprobs=unknown(e)) for e in examples]
-    assert learner.learn(given)["importance_weight"] == 1
-    assert_close(steps[0][1], wanted)
+    wanted = plain_gradient(model, examples)
+    given = [replace(e, logprobs=unknown(e)) for e in examples]
+    metrics, [found] = learned(make_learner(model), given)
+    assert metrics["importance_weight"] == 1
+    assert_close(found, wanted)
     with pytest.raises(EngineError, match="the engine reported none; set it to 'learner'"):
         make_learner(model, mini_batches=2, old_logprobs="engine").learn(given)
 
 
 def test_engine_and_learner_agree_on_the_probability_of_every_token(model, tokenizer):
     """For each token; in one batch for the engine, padded and unpadded for the learner."""
-    prompts = {"a": [5, 9], "b": [3, 14, 4, 7, 11], "c": [12, 6, 5]}
-    draws = [Draw(key, i, draw_seed(0, 0, key, i)) for key in prompts for i in range(8)]
     engine = TransformersEngine(model, tokenizer, max_new_tokens=20, temperature=0.8)
-    engine.submit(draws, prompts)
-    examples = [Example(prompts[c.draw.key], c.tokens, c.logprobs, 1.0) for c in engine.wait()]
+    drawn = complete(engine, make_draws(8)).values()
+    examples = [Example(PROMPTS[c.draw.key], c.tokens, c.logprobs, 1.0) for c in drawn]
     with torch.no_grad():
         for example in examples:
             wanted = plain_logprobs(model, example, 0.8)

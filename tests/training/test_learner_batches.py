@@ -8,17 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 from closeness import assert_close
-from plain_learner import (
-    SAME,
-    SIZES,
-    gradient_of,
-    make_examples,
-    make_learner,
-    plain_gradient,
-    plain_logprobs,
-    watch,
-    watch_batches,
-)
+from plain_learner import SAME, SIZES, learned, make_examples, make_learner, watch, watch_batches
+from plain_pytorch import gradient_of, plain_gradient, plain_logprobs
 
 
 @pytest.mark.parametrize("mini_batches", [1, 2])
@@ -28,9 +19,9 @@ def test_the_number_of_threads_does_not_change_the_gradients(model, mini_batches
     for threads in (1, 3):
         options = {"micro_batch_tokens": 30, "mini_batches": mini_batches}
         learner = make_learner(copy.deepcopy(model), threads=threads, **options)
-        steps = watch(learner)
-        metrics.append(learner.learn(examples))
-        gradients.append([gradient for _, gradient, _ in steps])
+        reported, found = learned(learner, examples)
+        metrics.append(reported)
+        gradients.append(found)
     assert len(gradients[0]) == mini_batches
     assert_close(gradients[1], gradients[0])
     gap, other_gap = (m.pop("sampler_gap") for m in metrics)
@@ -93,10 +84,8 @@ def test_later_mini_batches_compare_with_the_weights_that_drew_the_responses(mod
     assert_close(steps[1][1], gradient_of(clipped_loss(between, before, examples[6:]), between))
     # The clip took part: without it, and with the ratio taken anew, the gradient is another.
     assert 0 < metrics["clip_fraction"] < 0.5
-    unclipped = plain_gradient(between, examples[6:])
-    assert (
-        max(float((a - b).abs().max()) for a, b in zip(steps[1][1], unclipped, strict=True)) > 1e-3
-    )
+    pairs = zip(steps[1][1], plain_gradient(between, examples[6:]), strict=True)
+    assert max(float((a - b).abs().max()) for a, b in pairs) > 1e-3
 
 
 def test_the_engines_logprobs_can_stand_for_the_old_ones(model):
@@ -109,10 +98,9 @@ def test_the_engines_logprobs_can_stand_for_the_old_ones(model):
         learner = make_learner(
             twin, mini_batches=2, old_logprobs="engine", importance_cap=0, threads=1, packed=False
         )
-        steps, shapes = watch(learner), watch_batches(learner)
-        learner.learn(given)
+        shapes = watch_batches(learner)
+        _, [changed[name], _] = learned(learner, given)
         assert sum(rows for rows, _ in shapes) == sum(e.advantage != 0 for e in given)
-        changed[name] = steps[0][1]
     assert_close(changed["equal"], plain_gradient(model, examples[:6]))
     ratio = math.exp(-0.1)  # of the learner's probability to the engine's; within the bounds
     assert_close(changed["other"], [ratio * g for g in plain_gradient(model, examples[:6])])
@@ -137,9 +125,8 @@ def test_gradient_checkpointing_recomputes_and_changes_nothing_else(threads, mak
     runs = []
     model.model.layers[1].mlp.register_forward_pre_hook(lambda *_: runs.append(1))
     learner = make_learner(model, micro_batch_tokens=10**6, threads=threads)
-    steps = watch(learner)
     runs.clear()
-    learner.learn(examples)
-    assert_close(steps[0][1], wanted)
+    _, [found] = learned(learner, examples)
+    assert_close(found, wanted)
     assert len(runs) == 2  # forward, and again on the way back
     assert not any(module.training for module in model.modules())

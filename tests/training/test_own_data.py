@@ -2,6 +2,7 @@
 
 import json
 
+from row_files import write_rows
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2Config
 
@@ -15,7 +16,7 @@ from rollwise.tasks import make_running_sums
 def write_problems(path, count=40):
     problems = make_running_sums(count, 2, 4, seed=11)
     rows = [{"problem": p.messages[0]["content"], "answer": p.answer} for p in problems]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    write_rows(path, rows)
     return rows
 
 
@@ -27,7 +28,6 @@ prompts = {batch_size = 4}
 engine = {max_new_tokens = 16}
 evaluation = {problems = 10, samples = 2}
 """
-
 
 GRADER = """
 def grade(response, answer):
@@ -96,7 +96,7 @@ def test_a_run_learns_from_the_columns_that_are_there_or_named_and_resumes(tmp_p
         for i, row in enumerate(write_problems(tmp_path / "data.jsonl", count=24))
     ]
     data = tmp_path / "data.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(data, rows)
     words = f"--data.train {data} --grading.type exact --prompts.batch_size 8 --steps 2"
     words += " --evaluation.problems 2 --evaluation.every 0 --engine.max_new_tokens 8"
     train = ["train", *words.split(), "--output"]
@@ -107,15 +107,9 @@ def test_a_run_learns_from_the_columns_that_are_there_or_named_and_resumes(tmp_p
     assert names_of(tmp_path / "named") == ["embedding", "source"]
     assert main([*named, "--steps", "3"]) == 0
     assert len(RunFolder(tmp_path / "named").read_metrics()) == 4
-    data.write_text("".join(json.dumps(row | {"level": "Level 5"}) + "\n" for row in rows))
-    levels = [
-        "--prompts.type",
-        "curriculum",
-        "--belief.type",
-        "logit_kalman",
-        "--belief.features",
-        '["level"]',
-    ]
+    write_rows(data, [row | {"level": "Level 5"} for row in rows])
+    levels = ["--prompts.type", "curriculum", "--belief.type", "logit_kalman"]
+    levels += ["--belief.features", '["level"]']
     assert main([*train, str(tmp_path / "levels"), *levels]) == 0
 
 

@@ -213,11 +213,7 @@ def test_a_run_keeps_its_settings(whole, train, state_of, screen):
 
 def test_adapters_are_trained_saved_and_resumed(tmp_path, train, state_of):
     pytest.importorskip("peft")
-    settings = {
-        "model__lora_rank": "4",
-        "learner__learning_rate": "0.01",
-        "evaluation__every": "1",
-    }
+    settings = {"model__lora_rank": "4", "learner__learning_rate": "0.01", "evaluation__every": "1"}
     whole, folder = tmp_path / "whole", tmp_path / "run"
     assert train(whole, **settings, steps="2") == 0
     assert train(folder, **settings, steps="1") == 0

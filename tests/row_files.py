@@ -1,0 +1,16 @@
+"""Files of rows."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+def write_rows(path, rows):
+    """Write rows as the suffix of `path`, which is returned, says: JSON Lines, or Parquet."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return path
