@@ -126,8 +126,10 @@ def test_draws_that_a_pilot_lost_are_counted():
                     session.record(draw, draw.index % 2, Answer())
         return RolloutCost()
 
-    recipe = StepRecipe(allocation=GVM(pilot=2, mean_draws=4), strategy="all", objective="linear")
-    metrics = take_step(recipe, Uniform(["lost", "half"], 2), roll_out, 1).metrics
+    recipe = StepRecipe(
+        allocation=rw.GVM(pilot=2, mean_draws=4), strategy="all", objective="linear"
+    )
+    metrics = take_step(recipe, rw.Uniform(["lost", "half"], 2), roll_out, 1).metrics
     assert metrics["lost_draws"] == metrics["ledger"]["draws"]["failed"] == 2
 
 
