@@ -167,16 +167,17 @@ class HangingGrader(EqualText):
 
 
 @pytest.mark.parametrize(
-    ("engine", "grader", "said"),
+    ("engine", "grader", "limit", "said"),
     [
-        (Silent(), EqualText(), "Silent lost draws without reporting them"),
-        (Hanging(), EqualText(), r"`stall_limit`\): Hanging or the grader hangs"),
-        (Engine(), HangingGrader(), r"`stall_limit`\): Engine or the grader hangs"),
+        (Silent(), EqualText(), 600, "Silent lost draws without reporting them"),
+        (Hanging(), EqualText(), 0.05, r"`stall_limit`\): Hanging or the grader hangs"),
+        (Engine(), HangingGrader(), 0.05, r"`stall_limit`\): Engine or the grader hangs"),
     ],
 )
-def test_what_goes_silent_or_hangs_is_an_error_not_an_endless_wait(engine, grader, said):
+def test_what_goes_silent_or_hangs_is_an_error_not_an_endless_wait(engine, grader, limit, said):
+    grade = grade_with(grader, ANSWERS)
     with pytest.raises(EngineError, match=said):
-        run_session(make_session(), engine, PROMPTS, grade_with(grader, ANSWERS), stall_limit=0.05)
+        run_session(make_session(), engine, PROMPTS, grade, stall_limit=limit)
 
 
 @pytest.mark.parametrize("speculation", [0.25, 1.0])
