@@ -56,7 +56,6 @@ class LengthModel(Protocol):
 
     def length(self, uniform: float, correct: bool, key: Key) -> tuple[int, bool]:
         """Tokens of a response to `key`, by a number in (0, 1), and whether it was cut."""
-        ...
 
 
 class SimulatedResponse(NamedTuple):

@@ -44,7 +44,6 @@ class Model(Protocol):
 
     def make_engine(self) -> Engine:
         """Make an engine that draws from it as it is now."""
-        ...
 
 
 class SavedModel:

@@ -29,11 +29,9 @@ class Observer(Protocol):
     @property
     def stop_requested(self) -> bool:
         """Whether the run should stop after the current step."""
-        ...
 
     def on_step(self, metrics: Row) -> None:
         """Receive the metrics of a finished step."""
-        ...
 
 
 def train(run: Run, observer: Observer) -> bool:
