@@ -128,10 +128,6 @@ class Stopping:
             self._worthwhile[probability] = np.maximum(count, self.certain_need)
         return self._worthwhile[probability]
 
-    def after_losing(self, lost: int) -> "Stopping":
-        """Return the stopping once `lost` of the prompt's draws are lost."""
-        return shared(replace(self, lost=lost))
-
     @cached_property
     def _worthwhile(self) -> dict[float, NDArray[np.int64]]:
         return {}
