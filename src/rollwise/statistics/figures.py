@@ -15,8 +15,6 @@ from rollwise.statistics.estimates import Estimate, mean_over_problems, paired_d
 SUBSETS = 400
 """maj@k averages over at most this many subsets of the responses to a problem."""
 
-_ABSTAINS = -1
-
 
 @dataclass(frozen=True, eq=False)
 class ProblemResult:
@@ -104,7 +102,7 @@ def _votes(result: ProblemResult) -> NDArray[np.int64]:
     numbers: dict[str, int] = {}
     answers = result.answers or ()
     votes = [
-        0 if correct else numbers.setdefault(answer, len(numbers) + 1) if answer else _ABSTAINS
+        0 if correct else numbers.setdefault(answer, len(numbers) + 1) if answer else -1
         for correct, answer in zip(result.correct, answers, strict=True)
     ]
     return np.array(votes)
