@@ -27,7 +27,6 @@ from rollwise.errors import ModelError, is_out_of_memory, one_line
 _SAID_BY_FILE = ("TokenizersBackend", "PreTrainedTokenizerFast")
 """A tokenizer that names one of these as its class is defined by its `tokenizer.json`."""
 
-
 NEEDED = "a folder needs config.json, safetensors weights and tokenizer files"
 
 
