@@ -6,7 +6,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
+from transformers import AutoConfig, GenerationConfig
 
 from rollwise.config import TrainConfig
 from rollwise.config.base import Rule, refusals
@@ -49,7 +49,10 @@ class TinkerBackend:
 
         self._config, self._path = config, model_path(config.model.path)
         self.tokenizer = load_tokenizer(self._path)
-        self.context = _context(self._path)
+        self.context: int | None = None
+        with suppress(OSError, ValueError):  # of some models only the tokenizer is public
+            shape = AutoConfig.from_pretrained(self._path, trust_remote_code=False)
+            self.context = context_of(shape)
         with as_engine_errors("signing in"):
             self.learner = TinkerLearner(tinker.ServiceClient(), config)
 
@@ -57,10 +60,12 @@ class TinkerBackend:
         """Make the engine, which draws from the learner's model as it is now; callers close it."""
         from rollwise.integrations.tinker.engine import TinkerEngine
 
-        settings = self._config.engine
+        settings, generation = self._config.engine, None
+        with suppress(OSError):  # the model may have no such file
+            generation = GenerationConfig.from_pretrained(self._path)
         engine = TinkerEngine(
             self.tokenizer,
-            _ends(self._path, self.tokenizer),
+            end_tokens(generation, self.tokenizer),
             self.context,
             settings.max_new_tokens,
             settings.batch_size,
@@ -68,23 +73,6 @@ class TinkerBackend:
         )
         engine.load_weights(self.learner.weights())
         return engine
-
-
-def _context(path: str) -> int | None:
-    """Read how many tokens a model takes; None if only its tokenizer is public."""
-    try:
-        shape = AutoConfig.from_pretrained(path, trust_remote_code=False)
-    except (OSError, ValueError):
-        return None
-    return context_of(shape)
-
-
-def _ends(path: str, tokenizer: PreTrainedTokenizerBase) -> set[int]:
-    """Return the tokens that end a response; the model may have no file of generation settings."""
-    generation = None
-    with suppress(OSError):
-        generation = GenerationConfig.from_pretrained(path)
-    return end_tokens(generation, tokenizer)
 
 
 def unsupported(config: TrainConfig) -> list[str]:
