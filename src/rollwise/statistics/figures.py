@@ -78,8 +78,11 @@ def majority_at_k(result: ProblemResult, k: int, rng: np.random.Generator) -> fl
     """
     if k == 1:
         return result.pass_rate
-    votes_G = _votes(result)
-    subsets_RK = _subsets(len(votes_G), k, rng)
+    votes_G, n = _votes(result), result.drawn
+    if math.comb(n, k) <= SUBSETS:
+        subsets_RK = np.array(list(itertools.combinations(range(n), k)))
+    else:
+        subsets_RK = np.argsort(rng.random((SUBSETS, n)), axis=1)[:, :k]
     one_hot_GC = votes_G[:, None] == np.arange(votes_G.max() + 1)
     counts_RC = one_hot_GC[subsets_RK].sum(axis=1)
     if counts_RC.shape[1] == 0:
@@ -88,13 +91,6 @@ def majority_at_k(result: ProblemResult, k: int, rng: np.random.Generator) -> fl
     winners_RC = (counts_RC == top_R1) & (top_R1 > 0)
     share_R = winners_RC[:, 0] / np.maximum(1, winners_RC.sum(axis=1))
     return float(share_R.mean())
-
-
-def _subsets(n: int, k: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return all subsets of k of n, or `SUBSETS` random ones, shape (subsets, k)."""
-    if math.comb(n, k) <= SUBSETS:
-        return np.array(list(itertools.combinations(range(n), k)))
-    return np.argsort(rng.random((SUBSETS, n)), axis=1)[:, :k]
 
 
 def _votes(result: ProblemResult) -> NDArray[np.int64]:
