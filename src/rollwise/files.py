@@ -139,13 +139,9 @@ def locked(folder: Path) -> Iterator[None]:
 
 def is_locked(folder: Path) -> bool:
     """Say whether another process has locked a folder; this process must not hold the lock."""
-    with suppress(OSError):  # there is no lock, or the file system has none
-        descriptor = os.open(folder / LOCK, os.O_RDWR)
-        try:
-            return not _try_lock(descriptor)
-        finally:
-            os.close(descriptor)
-    return False
+    with suppress(OSError), (folder / LOCK).open("rb+") as file:
+        return not _try_lock(file.fileno())
+    return False  # there is no lock, or the file system has none
 
 
 def _try_lock(descriptor: int) -> bool:

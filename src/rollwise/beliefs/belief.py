@@ -143,8 +143,7 @@ def priors_from(plugin: object, method: str, count: int, *given: Any) -> NDArray
 
 def beta_of(mean: NDArray[np.float64], strength: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return α and β of the Beta distribution of a mean and a strength, shape (P, 2)."""
-    parameters: NDArray[np.float64] = strength[:, None] * np.stack([mean, 1.0 - mean], axis=1)
-    return parameters
+    return strength[:, None] * np.stack([mean, 1.0 - mean], axis=1)
 
 
 def priors_around(

@@ -104,5 +104,4 @@ def _sandbox() -> Check:
     if out.strip() == b"42":
         return Check(*name, "works", "bubblewrap runs a program")
     why = (said.decode(errors="replace").strip().splitlines() or ["no reply"])[-1]
-    fix = "allow user namespaces (docs/grading.md)"
-    return Check(*name, "broken", why, fix)
+    return Check(*name, "broken", why, "allow user namespaces (docs/grading.md)")

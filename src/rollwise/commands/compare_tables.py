@@ -20,9 +20,7 @@ def in_words(comparison: Comparison) -> Iterator[str]:
     baseline = comparison.baseline
     for name, result in comparison.results.items():
         if result.difference is not None:
-            verdict = result.verdict
-            if verdict == "not shown":
-                verdict = "no difference is shown"
+            verdict = result.verdict.replace("not shown", "no difference is shown")
             difference = interval(result.difference, sign="+", separator=" ")
             yield f"{name}: {difference} to {baseline}: {verdict}."
         elif name != baseline:

@@ -55,7 +55,9 @@ def examine(path: Path | None, as_json: bool, try_it: bool, read_for_verl: ReadF
         if try_it:
             raise ConfigError("--try goes with a settings file: rollwise doctor FILE.toml --try")
         found = checks()
-        well = _is_well(found)
+        # Training is possible, and all installed packages are admitted releases.
+        broken = {(check.part, check.name) for check in found if check.state == "broken"}
+        well = found[0].state == "works" and broken.isdisjoint(entry[:2] for entry in EXTRAS)
     else:
         try:
             found = _of_file(path, try_it, read_for_verl)
@@ -177,13 +179,6 @@ def _machine() -> dict[str, Any]:
         "gpus": len(list(Path("/dev").glob("nvidia[0-9]*"))),
         "pages": str(in_wheel if in_wheel.exists() else package.parents[1]),
     }
-
-
-def _is_well(found: Sequence[Check]) -> bool:
-    """Say whether training is possible, and all installed packages are admitted releases."""
-    releases = {(part, name) for part, name, _, _ in EXTRAS}
-    broken = {(check.part, check.name) for check in found if check.state == "broken"}
-    return found[0].state == "works" and not releases & broken
 
 
 def _show(about: Mapping[str, Any], found: Iterable[Check]) -> None:

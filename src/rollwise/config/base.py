@@ -71,11 +71,10 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 def _kept(name: str, lower: Mapping[str, Any], upper: Mapping[str, Any]) -> Mapping[str, Any]:
     choice = CHOICES[name]
-    if choice.tag not in upper:
+    kind = lower.get(choice.tag, choice.default)
+    if (named := upper.get(choice.tag, kind)) == kind:
         return lower
-    if upper[choice.tag] == lower.get(choice.tag, choice.default):
-        return lower
-    kept = choice.kept_for(str(upper[choice.tag]))
+    kept = choice.kept_for(str(named))
     return {key: value for key, value in lower.items() if key in kept}
 
 

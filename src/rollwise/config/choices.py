@@ -35,9 +35,7 @@ class BackendSection(VariantByType):
     """A backend: where the model is kept and updated."""
 
     section = "backend"
-    kinds: ClassVar[Mapping[str, type]] = {
-        name: load_plugin(place, ()) for name, place in BACKENDS.items()
-    }
+    kinds: ClassVar[Mapping[str, type]] = {n: load_plugin(p, ()) for n, p in BACKENDS.items()}
     default = "local"
     verbs = ("open",)
     parent = "rollwise.training.settings:BackendSettings"
@@ -158,11 +156,6 @@ class PromptSection(VariantByType):
     """Choose this many prompts a step."""
     visits: int | None = Field(None, ge=1)
     """Visit a prompt at most this many times; training ends when each prompt has had its visits."""
-
-    @property
-    def takes_belief(self) -> bool:
-        """Whether this sampler can be given a belief."""
-        return "belief" in inspect.signature(self.kind).parameters
 
     def make(  # type: ignore[override]
         self,

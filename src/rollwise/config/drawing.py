@@ -27,15 +27,12 @@ _INTERVAL = re.compile(rf"([(\[])\s*{_BOUND}\s*,\s*{_BOUND}\s*([)\]])")
 def pass_rate_range(text: str) -> tuple[float, float]:
     """Read a name of `RANGES`, or an interval such as `(0, 0.5]`; both ends are within it."""
     found = _INTERVAL.fullmatch(RANGES.get(text, text).strip())
-    must = (
-        f"range should be {', '.join(RANGES)}, or an interval within [0, 1] such as (0, 0.5]; "
-        f"it is {text!r}"
-    )
-    if not found:
-        raise ValueError(must)
+    if not (found and 0 <= float(found[2]) <= float(found[3]) <= 1):
+        raise ValueError(
+            f"range should be {', '.join(RANGES)}, or an interval within [0, 1] such as (0, 0.5]; "
+            f"it is {text!r}"
+        )
     low, high = float(found[2]), float(found[3])
-    if not 0 <= low <= high <= 1:
-        raise ValueError(must)
     above = low if found[1] == "[" else math.nextafter(low, 2.0)
     return above, high if found[4] == "]" else math.nextafter(high, -1.0)
 

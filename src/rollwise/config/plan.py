@@ -71,11 +71,9 @@ class PlanConfig(MethodsConfig):
             raise ValueError("`pass_rates.prompts` goes with `alpha` and `beta`, not `rewards`")
         if prices.median is None and self.rewards is None:
             raise ValueError("`prices`: give `median`, the median length of responses in tokens")
-        unused = [
-            name for name in ("sigma", "incorrect_factor") if getattr(prices, name) is not None
-        ]
-        if prices.median is None and unused:
-            raise ValueError(f"`prices.{unused[0]}` needs `prices.median`, which is not given")
+        for name in ("sigma", "incorrect_factor"):
+            if prices.median is None and getattr(prices, name) is not None:
+                raise ValueError(f"`prices.{name}` needs `prices.median`, which is not given")
         return self
 
     def method(self, name: str) -> TrainConfig:

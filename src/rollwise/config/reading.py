@@ -38,14 +38,11 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not TOML: {error}") from None
     methods = given.get("methods")
     runs = [given, given.get("base"), *(methods.values() if isinstance(methods, Mapping) else ())]
-    if any(isinstance(run, Mapping) and _names_own_code(run) for run in runs):
-        given.setdefault("plugin_folder", str(path.parent.absolute()))
+    for run in (run for run in runs if isinstance(run, Mapping)):
+        own = any(choice.plugin(run) for choice in CHOICES.values())
+        if own or is_plugin(setting(run, "grading", "function", "")):
+            given.setdefault("plugin_folder", str(path.parent.absolute()))
     return given
-
-
-def _names_own_code(given: Mapping[str, Any]) -> bool:
-    named = any(choice.plugin(given) for choice in CHOICES.values())
-    return named or is_plugin(setting(given, "grading", "function", ""))
 
 
 def split_settings(words: Sequence[str], options: Mapping[str, bool]) -> tuple[list[str], Given]:

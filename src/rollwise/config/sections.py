@@ -256,11 +256,8 @@ def _section(base: type[Variant], name: str, kind: type) -> Any:
 
 
 def _field_info(field: dataclasses.Field[Any]) -> Any:
-    default: dict[str, Any] = {}
-    if field.default is not dataclasses.MISSING:
-        default["default"] = field.default
-    elif field.default_factory is not dataclasses.MISSING:
-        default["default_factory"] = field.default_factory
+    given = {name: getattr(field, name) for name in ("default", "default_factory")}
+    default: dict[str, Any] = {n: v for n, v in given.items() if v is not dataclasses.MISSING}
     return Field(description=field.metadata.get("help", ""), validate_default=True, **default)
 
 

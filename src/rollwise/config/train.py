@@ -1,5 +1,6 @@
 """All settings of `rollwise train`."""
 
+import inspect
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -60,7 +61,8 @@ class TrainConfig(SamplingConfig):
     @model_validator(mode="after")
     def _sections_fit(self) -> Self:
         step_recipe(self)
-        if self.belief.type != "own" and not self.prompts.takes_belief:
+        takes_belief = "belief" in inspect.signature(self.prompts.kind).parameters
+        if self.belief.type != "own" and not takes_belief:
             raise ValueError(
                 f"`belief.type` must be `own` with `prompts.type` `{self.prompts.type}`, which "
                 f"takes no belief; it is `{self.belief.type}`"

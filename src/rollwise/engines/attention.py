@@ -41,7 +41,6 @@ class Attention(Protocol):
 
     def attend(self, inputs: LayerInputs) -> Tensor:
         """Attend, and store keys and values if later tokens need them; the shape is the query's."""
-        ...
 
 
 class Prefill:

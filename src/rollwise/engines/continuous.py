@@ -79,12 +79,10 @@ class ContinuousBatch:
         self._prompts.run_missing(by_prompt)
         slots, logits = [], []
         for prompt, members in by_prompt.items():
-            indices, prefix = (
-                [self._occupy(draw, prompt) for draw in members],
-                self._prompts[prompt],
-            )
-            self._cache.fill(np.array(indices), prefix.states)
-            logits.append(prefix.logits.expand(len(members), -1))
+            indices = [self._occupy(draw, prompt) for draw in members]
+            states, following = self._prompts[prompt]
+            self._cache.fill(np.array(indices), states)
+            logits.append(following.expand(len(members), -1))
             slots += indices
         self._uniforms[slots] = self._sampling.uniforms([self._draw_in[slot] for slot in slots])
         self._take(np.array(slots), torch.cat(logits))

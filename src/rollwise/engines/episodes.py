@@ -75,17 +75,6 @@ class Playing:
     answering: Future[Turn] | None = None  # what an environment is about to answer
     course: Course = field(init=False)
 
-    @property
-    def context(self) -> list[int]:
-        """The last prompt, and all that followed it."""
-        prompt, spans = self.rows[-1]
-        return [*prompt, *(token for span in spans for token in span.tokens)]
-
-    @property
-    def length(self) -> int:
-        """Tokens after all prompts, the environment's included."""
-        return sum(len(span.tokens) for _, spans in self.rows for span in spans)
-
 
 class EpisodeEngine(Engine):
     """Plays draws as episodes: an engine that wraps the one that draws the turns.
@@ -214,8 +203,7 @@ class EpisodeEngine(Engine):
         seed = hash_index(f"{draw.seed}\x1fenvironment", 0)
         play = self._environment.begin(Opening(problem.messages, problem.answer, seed))
         if isinstance(play, type) or not hasattr(play, "step"):
-            due = "an object with `step`"
-            raise wrong_result(self._environment, "begin", due, play)
+            raise wrong_result(self._environment, "begin", "an object with `step`", play)
         if any(other.play is play for other in self._playing.values()):
             due = "a new object for each episode, not one already in use"
             raise wrong_result(self._environment, "begin", due, play)
@@ -228,9 +216,11 @@ class EpisodeEngine(Engine):
             said, context = turn.anew, list(self._encode_prompt(turn.anew))
         else:
             tokens = list(self._encode(said))
-            context = [*playing.context, *tokens]
+            prompt, spans = playing.rows[-1]
+            context = [*prompt, *(token for span in spans for token in span.tokens), *tokens]
         too_long = len(context) + (limits.turn_tokens or 1) > limits.context
-        if too_long or playing.length + len(tokens) >= limits.tokens:
+        length = sum(len(span.tokens) for _, spans in playing.rows for span in spans)
+        if too_long or length + len(tokens) >= limits.tokens:
             return None
         if turn.anew is not None:
             playing.rows.append((context, []))

@@ -30,7 +30,13 @@ class Bucket:
     def append(self, slots: Slots, states: Tensor) -> None:
         """Add rows; `states` has their first tokens, shape (2, layers, rows, heads, T, size)."""
         begin, end = len(self.slots), len(self.slots) + len(slots)
-        self._make_room(end, states)
+        if (old := self.store).shape[2] < end:  # it doubles, and never shrinks
+            room = max(FEWEST_ROWS, 1 << (end - 1).bit_length())
+            halves, layers, _, heads, _, size = states.shape
+            # Zeros, not empty memory: a NaN there would survive the mask.
+            self.store = states.new_zeros((halves, layers, room, heads, self.width, size))
+            if old.numel():
+                self.store[:, :, : old.shape[2]] = old
         self.store[:, :, begin:end, :, : states.shape[4]] = states
         self.slots = np.concatenate([self.slots, slots])
 
@@ -68,17 +74,6 @@ class Bucket:
         kept, new = self.store[half, layer], states[self.rows].flatten(0, 2)
         kept.view(-1, kept.shape[-1]).index_copy_(0, self._flat_indices, new)
         return kept[: len(self.slots), :, : self._longest]
-
-    def _make_room(self, rows: int, like: Tensor) -> None:
-        """Make room for `rows` rows; the store doubles, and never shrinks."""
-        if (old := self.store).shape[2] >= rows:
-            return
-        room = max(FEWEST_ROWS, 1 << (rows - 1).bit_length())
-        halves, layers, _, heads, _, size = like.shape
-        # Zeros, not empty memory: a NaN there would survive the mask.
-        self.store = like.new_zeros((halves, layers, room, heads, self.width, size))
-        if old.numel():
-            self.store[:, :, : old.shape[2]] = old
 
 
 class BucketedCache:

@@ -3,7 +3,6 @@
 import math
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -24,23 +23,16 @@ PREFILL_LOGITS = 2**25
 """The most logits that are computed together when prompts are run."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Prefix:
-    """A prompt that has been run: its keys and values, and the logits of the next token."""
-
-    states: Tensor
-    logits: Tensor
-
-
 class PrefixCache:
     """Keys and values of a model's prompts, shared by all their draws, now and later."""
 
     def __init__(self, forward: ModelForward, model: PreTrainedModel) -> None:
         self._forward, self._device = forward, model.device
         self._vocabulary: int = model.config.get_text_config().vocab_size
-        self._known: OrderedDict[Prompt, _Prefix] = OrderedDict()
+        self._known: OrderedDict[Prompt, tuple[Tensor, Tensor]] = OrderedDict()
 
-    def __getitem__(self, prompt: Prompt) -> _Prefix:
+    def __getitem__(self, prompt: Prompt) -> tuple[Tensor, Tensor]:
+        """The keys and values of a prompt that has been run, and the logits of its next token."""
         return self._known[prompt]
 
     def clear(self) -> None:
@@ -83,4 +75,4 @@ class PrefixCache:
         states = prefill.states
         for row, prompt in enumerate(prompts):
             own = states[:, :, row : row + 1, :, : len(prompt)].clone()
-            self._known[prompt] = _Prefix(own, logits[row, column[row]].clone())
+            self._known[prompt] = own, logits[row, column[row]].clone()

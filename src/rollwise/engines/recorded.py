@@ -90,7 +90,9 @@ class ReplayEngine(SimulatedEngine):
     def respond(self, draw: Draw) -> SimulatedResponse:
         recorded = self.prompts[draw.key]
         if draw.index == 0 or draw.key not in self._orders:
-            self._orders[draw.key] = self._next_order(draw.key)
+            self._visits[draw.key] += 1
+            rng = np.random.default_rng(draw_seed(self.seed, self._visits[draw.key], draw.key, 0))
+            self._orders[draw.key] = rng.permutation(len(recorded)).tolist()
         order, index = self._orders[draw.key], draw.index
         index = order[index] if index < len(order) else int(uniforms(draw.seed)[0] * len(order))
         length = int(recorded.tokens[index]) if len(recorded.tokens) else 1
@@ -98,10 +100,3 @@ class ReplayEngine(SimulatedEngine):
 
     def reward(self, text: str) -> float:
         return float(text)
-
-    def _next_order(self, key: Key) -> Sequence[int]:
-        self._visits[key] += 1
-        count = len(self.prompts[key])
-        rng = np.random.default_rng(draw_seed(self.seed, self._visits[key], key, 0))
-        order: Sequence[int] = rng.permutation(count).tolist()
-        return order

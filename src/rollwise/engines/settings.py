@@ -124,8 +124,7 @@ class VLLMSettings(EngineSettings):
         "auto", "Precision of its weights; `auto` leaves the choice to vLLM."
     )
     gpu_memory_utilization: float = setting(
-        0.4,
-        "Share of the device's memory for its weights and cache; the learner needs the rest.",
+        0.4, "Share of the device's memory for its weights and cache; the learner needs the rest."
     )
     tensor_parallel_size: int = setting(1, "Devices that its weights are split over.")
     enforce_eager: bool = setting(False, "Skip compilation: vLLM starts sooner, draws slower.")

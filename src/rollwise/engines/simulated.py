@@ -22,8 +22,6 @@ from rollwise.step.session import finished, run_session
 CORRECT, INCORRECT = "correct", "incorrect"
 """The text of every response."""
 
-_STANDARD_NORMAL = NormalDist()
-
 
 @dataclass(frozen=True)
 class Lengths:
@@ -46,7 +44,7 @@ class Lengths:
     def length(self, uniform: float, correct: bool, key: Key = "") -> tuple[int, bool]:
         """Tokens at the quantile `uniform`, and whether the response was cut."""
         median = self.median if correct else self.median * self.incorrect_factor
-        wanted = median * math.exp(self.sigma * _STANDARD_NORMAL.inv_cdf(uniform))
+        wanted = median * math.exp(self.sigma * NormalDist().inv_cdf(uniform))
         truncated = wanted > self.longest
         return (self.longest if truncated else math.ceil(wanted)), truncated
 
@@ -56,7 +54,6 @@ class LengthModel(Protocol):
 
     def length(self, uniform: float, correct: bool, key: Key) -> tuple[int, bool]:
         """Tokens of a response to `key`, by a number in (0, 1), and whether it was cut."""
-        ...
 
 
 class SimulatedResponse(NamedTuple):

@@ -64,7 +64,6 @@ class Play(Protocol):
             EpisodeLost: The environment is at fault; the draw is drawn again.
             Exception: Anything else ends the episode as failed, with reward 0.
         """
-        ...
 
 
 def checked_turn(play: object, answer: object) -> Turn:

@@ -26,7 +26,6 @@ from rollwise.grading.answer_values import (
 Compare = Callable[[str, str], bool]
 """Whether two answers, in LaTeX without any of our forms, are mathematically equal."""
 
-
 _BEFORE = re.compile(
     r"(?:[=:≈ ]|\\(?:simeq|sim|cong|doteq|therefore|implies|Rightarrow)(?![A-Za-z])|"
     r"“(?:about|approximately|approx)”\.?)+",

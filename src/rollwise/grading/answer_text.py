@@ -77,7 +77,8 @@ def simplified(text: str, commas_group: bool = True) -> str:
     typed = 1
     while typed:
         text, typed = _TYPE.subn(_typed, text)
-    text = _with_arguments(_ENVIRONMENT.sub(_bracket, text))
+    text = _ENVIRONMENT.sub(lambda found: ("⟪⟫" if found[2] else "⟦⟧")[found[1] == "end"], text)
+    text = _with_arguments(text)
     if re.search(r"\\(?:begin|end)(?![A-Za-z])", text):
         raise Unreadable
     text = re.sub(r"(^|[=,$(\[⦃⟨]) ?[–—] ?(?=\d)", r"\1-", " ".join(text.split()))
@@ -119,11 +120,6 @@ def _typed(found: re.Match[str]) -> str:
         return inner
     is_function = inner in ("sin", "cos", "tan", "cot", "sec", "csc", "ln", "log", "arctan")
     return rf"\{inner} " if is_function else _worded(inner)
-
-
-def _bracket(found: re.Match[str]) -> str:
-    brackets = "⟪⟫" if found[2] else "⟦⟧"
-    return brackets[found[1] == "end"]
 
 
 def _with_arguments(text: str) -> str:

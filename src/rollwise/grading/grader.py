@@ -36,7 +36,6 @@ class Grader(Protocol):
             ValueError: Not as many answers as responses.
             TypeError: Something that is not text.
         """
-        ...
 
     def submit(self, responses: Sequence[str], answers: Sequence[str]) -> list[Future[float]]:
         """Begin what `grade` does; return futures of the rewards, in the order of `responses`.

@@ -119,8 +119,7 @@ class WorkerPool:
         with contextlib.suppress(EOFError, OSError):
             while reason is None:
                 reason = self._take(*json.loads(control.recv_bytes()))
-        code = process.wait()
-        self._end(control, reason, code)
+        self._end(control, reason, process.wait())
 
     def _take(self, number: int | None, said: object) -> str | None:
         """Take a result; return why there will be none, if the supervisor says so."""

@@ -27,7 +27,6 @@ PRELUDE += "\nfrom builtins import *"
 MOST_OUTPUT = 16 * 1024**2
 """Bytes of output that are read from a program; one that prints more has failed."""
 
-
 KINDS: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 
 

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import NamedTuple, SupportsFloat
 
 from rollwise.errors import PluginError
@@ -69,7 +70,10 @@ def serve(pipe: Connection, load: Load, limits: Limits) -> None:
     except BaseException as error:
         send(pipe, failure_of(error).reason)
         return
-    _limit_memory(limits.memory)
+    if limits.memory is not None and sys.platform == "linux":
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * resource.getpagesize() + limits.memory
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
     ready_size = peak_memory()
     last = False
     send(pipe, "")
@@ -90,15 +94,6 @@ def serve(pipe: Connection, load: Load, limits: Limits) -> None:
 def send(pipe: Connection, message: object) -> None:
     """Send plain data as JSON."""
     pipe.send_bytes(json.dumps(message).encode())
-
-
-def _limit_memory(memory: int | None) -> None:
-    if memory is None or sys.platform != "linux":
-        return
-    with open("/proc/self/statm") as file:
-        pages = int(file.read().split()[0])
-    limit = pages * resource.getpagesize() + memory
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def peak_memory() -> int:

@@ -46,7 +46,6 @@ class Model(Protocol):
 
     def make_engine(self) -> Engine:
         """Make an engine that draws from it as it is now."""
-        ...
 
 
 class SavedModel:
@@ -115,8 +114,7 @@ class Parts(Generic[C]):
         The engine can play episodes of those that are kept. Raises what `encode_prompts` does.
         """
         lengths = self.config.data.max_prompt_tokens, self.config.engine.max_new_tokens
-        model = self.model
-        fitting = encode_prompts(problems, model.tokenizer, *lengths, model.context)
+        fitting = encode_prompts(problems, self.model.tokenizer, *lengths, self.model.context)
         self._problems |= {problem.key: problem for problem in fitting.problems}
         return fitting
 

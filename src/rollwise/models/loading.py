@@ -27,7 +27,6 @@ from rollwise.errors import ModelError, is_out_of_memory, one_line
 _SAID_BY_FILE = ("TokenizersBackend", "PreTrainedTokenizerFast")
 """A tokenizer that names one of these as its class is defined by its `tokenizer.json`."""
 
-
 NEEDED = "a folder needs config.json, safetensors weights and tokenizer files"
 
 
@@ -177,12 +176,11 @@ def from_pretrained(kind: Any, path: str, **options: Any) -> Any:
     except Exception as error:  # its files may hold anything, and the library may raise anything
         if is_out_of_memory(error):
             raise
-        place = "on the hub under the name" if asks else "from the hub's cache under the name"
-        hint = "check the name, and that you have access"
+        place, hint = "on the hub under the name", "check the name, and that you have access"
         if is_local:
-            place = "in the folder"
-            hint = NEEDED
+            place, hint = "in the folder", NEEDED
         elif not asks:
+            place = "from the hub's cache under the name"
             hint = "the hub cannot be reached from here: give a local folder"
         raise ModelError(
             f"model.path: no {what} could be loaded {place} {path}; {hint} "

@@ -51,10 +51,16 @@ def load_saved(source: ModelSource) -> tuple[Any, PreTrainedTokenizerBase]:
     """Load a model to draw from, or adapters together with the model that they are for."""
     _check(source.path)
     adapters = Path(source.path).expanduser()
-    if not (adapters / ADAPTERS).exists():
+    if not (file := adapters / ADAPTERS).exists():
         return load_model(ModelSettings(**source.model_dump()))
+    try:
+        base = str(json.loads(file.read_text(encoding="utf-8"))["base_model_name_or_path"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"model.path: {file} does not say which model the adapters are for ({error!r})"
+        ) from None
     # Any rank above 0 says that there are adapters; their own rank is in their folder.
-    settings = {**source.model_dump(), "path": _base_of(adapters), "lora_rank": 1}
+    settings = {**source.model_dump(), "path": base, "lora_rank": 1}
     return load_model(ModelSettings(**settings), adapters)
 
 
@@ -91,13 +97,3 @@ def _check(path: str) -> None:
             f"model.path: the checkpoint {model.parent} is damaged: {', '.join(damaged)} differ "
             "from what was written"
         )
-
-
-def _base_of(adapters: Path) -> str:
-    file = adapters / ADAPTERS
-    try:
-        return str(json.loads(file.read_text(encoding="utf-8"))["base_model_name_or_path"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(
-            f"model.path: {file} does not say which model the adapters are for ({error!r})"
-        ) from None

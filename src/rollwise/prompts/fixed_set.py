@@ -93,14 +93,15 @@ class FixedSetSampler(Kept, PromptSampler):
         at_least("count", count, 1)
         total = len(self.keys)
         done = np.flatnonzero(self._visited >= (self.visits or 1))  # empty without a limit
-        indices = array_from(
-            self,
-            "choose",
-            f"an array of indices, shape (P,), from 0 to {total - 1}",
-            lambda found: _are_indices(found, total),
-            min(count, total),
-            marked(marked(None, indices_of(self.index, exclude), total), done, total),
-        )
+        left_out = marked(marked(None, indices_of(self.index, exclude), total), done, total)
+        wanted = f"an array of indices, shape (P,), from 0 to {total - 1}"
+
+        def fits(found: NDArray[Any]) -> bool:
+            if found.ndim != 1 or not found.size:
+                return found.ndim == 1
+            return found.dtype.kind in "iu" and bool(found.min() >= 0 and found.max() < total)
+
+        indices = array_from(self, "choose", wanted, fits, min(count, total), left_out)
         self.asks += 1
         return [self.keys[index] for index in indices.tolist()]
 
@@ -185,9 +186,3 @@ class CountingSampler(FixedSetSampler):
 
     def make_belief(self) -> Belief:
         return DecayedBeta(len(self.keys), decay=self.decay)
-
-
-def _are_indices(found: NDArray[Any], total: int) -> bool:
-    if found.ndim != 1 or not found.size:
-        return found.ndim == 1
-    return found.dtype.kind in "iu" and bool(found.min() >= 0 and found.max() < total)

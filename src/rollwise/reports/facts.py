@@ -40,8 +40,7 @@ def method(config: Settings) -> str:
     if (allocation, rule["type"], rule.get("samples")) == ("none", "fixed_count", 1):
         parts.append("single responses")
     else:
-        parts.append(f"exit {with_numbers(rule)}")
-        parts.append(f"schedule {with_numbers(config['schedule'])}")
+        parts += [f"exit {with_numbers(rule)}", f"schedule {with_numbers(config['schedule'])}"]
         if allocation != "none":
             parts.append(f"allocation {allocation}")
         parts.append(f"groups of {group['size']} ({group['strategy']})")

@@ -156,5 +156,4 @@ def _rules(
 
 
 def _best(values_S: Floats) -> Floats:
-    best: Floats = np.fmax.accumulate(np.nan_to_num(values_S))
-    return best
+    return np.fmax.accumulate(np.nan_to_num(values_S))

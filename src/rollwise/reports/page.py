@@ -34,7 +34,6 @@ DIGITS = 4
 PlainTable = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 """Title, header and rows of a table of text; a cell of a page may be what `link_to` makes."""
 
-
 _TRICKY = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )

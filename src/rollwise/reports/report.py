@@ -5,9 +5,10 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import jinja2
 
@@ -60,7 +61,7 @@ def write_reports(path: Path) -> list[Path]:
     return [write_report(run, under_way=is_locked(run)) for run in sorted(runs)]
 
 
-class LiveReport:
+class LiveReport(AbstractContextManager["LiveReport"]):
     """Writes the report of a run in progress, seldom enough to cost next to nothing.
 
     If an error ends its block, a report that said that the run is in progress no longer says so.
@@ -80,9 +81,6 @@ class LiveReport:
             self._write(under_way=True, reload=self._every)
             ended = self._clock()
             self._due = ended + max(self._every, (ended - began) / SHARE)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: object, *error: object) -> None:
         if kind is not None and self._due > -math.inf:

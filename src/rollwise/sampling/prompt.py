@@ -1,11 +1,11 @@
 """A prompt in a session: its pool, and its draws in flight."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rollwise.sampling.draws import Draw, ExitReason, draw_seed
 from rollwise.sampling.pool import Pool
-from rollwise.sampling.stopping import Stopping
+from rollwise.sampling.stopping import Stopping, shared
 
 Recorded = tuple[float, Any] | None
 """What came of a draw: its reward and response, or None if it was lost."""
@@ -68,7 +68,7 @@ class SampledPrompt:
             taken = self.waiting.pop(self.processed)
             self.processed += 1
             if taken is None:
-                self.stopping = self.stopping.after_losing(self.stopping.lost + 1)
+                self.stopping = shared(replace(self.stopping, lost=self.stopping.lost + 1))
             else:
                 self.pool.take(*taken)
             if reason := self.exit_reason():

@@ -191,25 +191,21 @@ class _StreamedDispatcher:
         self.changed(prompt)
 
     def changed(self, prompt: SampledPrompt) -> None:
+        stopping, outstanding = prompt.stopping, prompt.outstanding
         state = prompt.known_correct, prompt.known_incorrect
-        self._turns[prompt.position] = self._priority(prompt)
         # Certain whatever the rewards of the draws in flight.
-        self._certain[prompt.position] = prompt.outstanding < prompt.stopping.certain_need[state]
+        self._certain[prompt.position] = outstanding < stopping.certain_need[state]
+        turn, most = math.inf, stopping.worthwhile(self._speculation)[state]
+        if prompt.issued < prompt.limit and outstanding < most:
+            # The one with the least in flight for its need comes first.
+            need = float(stopping.expected_need[state])
+            turn = (outstanding / need if prompt.issued else -1.0) - 1e-6 * need
+        self._turns[prompt.position] = turn
 
     def next(self, ahead: bool) -> SampledPrompt | None:
         turns = self._turns if ahead else np.where(self._certain, self._turns, math.inf)
         first = turns.argmin()
         return self._prompts[first] if turns[first] < math.inf else None
-
-    def _priority(self, prompt: SampledPrompt) -> float:
-        """Return a prompt's turn: the one with the least in flight for its need comes first."""
-        stopping, outstanding = prompt.stopping, prompt.outstanding
-        state = prompt.known_correct, prompt.known_incorrect
-        most = stopping.worthwhile(self._speculation)[state]
-        if prompt.issued >= prompt.limit or outstanding >= most:
-            return math.inf
-        need = float(stopping.expected_need[state])
-        return (outstanding / need if prompt.issued else -1.0) - 1e-6 * need
 
 
 def dispatcher_of(schedule: Schedule) -> Dispatcher:

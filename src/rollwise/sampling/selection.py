@@ -71,18 +71,12 @@ def select_group(
     elif strategy == "max_variance":
         chosen = _most_varied(pool.rewards, size, rng)
     else:
-        chosen = _halves(pool.correct, size, rng)
+        positives, negatives = np.flatnonzero(pool.correct), np.flatnonzero(~pool.correct)
+        half = min(len(positives), max(size // 2, size - len(negatives)))
+        halves = _take(positives, half, rng), _take(negatives, size - half, rng)
+        chosen = np.concatenate(halves)
     indices = np.sort(chosen)
     return Group(indices, pool.rewards[indices])
-
-
-def _halves(
-    correct: NDArray[np.bool_], size: int, rng: np.random.Generator | None
-) -> NDArray[np.intp]:
-    positives, negatives = np.flatnonzero(correct), np.flatnonzero(~correct)
-    n_positives = min(len(positives), max(size // 2, size - len(negatives)))
-    chosen = _take(positives, n_positives, rng), _take(negatives, size - n_positives, rng)
-    return np.concatenate(chosen)
 
 
 def _most_varied(

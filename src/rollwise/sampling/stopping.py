@@ -114,23 +114,17 @@ class Stopping:
         if probability not in self._worthwhile:
             continues = np.where(self.stops, 0.0, 1.0)
             needed, count = continues.copy(), np.zeros(continues.shape, dtype=int)
+            correct = self._correct[:-1, :-1]
             for _ in range(self.budget):
                 enough = (needed >= probability) & (needed > 0)
                 if not enough.any():
                     break
                 count += enough
                 after = np.zeros_like(needed)
-                after[:-1, :-1] = (
-                    self._correct[:-1, :-1] * needed[1:, :-1]
-                    + (1 - self._correct[:-1, :-1]) * needed[:-1, 1:]
-                )
+                after[:-1, :-1] = correct * needed[1:, :-1] + (1 - correct) * needed[:-1, 1:]
                 needed = after * continues
             self._worthwhile[probability] = np.maximum(count, self.certain_need)
         return self._worthwhile[probability]
-
-    def after_losing(self, lost: int) -> "Stopping":
-        """Return the stopping once `lost` of the prompt's draws are lost."""
-        return shared(replace(self, lost=lost))
 
     @cached_property
     def _worthwhile(self) -> dict[float, NDArray[np.int64]]:

@@ -52,10 +52,8 @@ def resample_pass_rates(
     below = np.cumsum(posterior_rates(counts[:, 0], counts[:, 1], times), axis=1)[of_P.ravel()]
     luck_P = rng.random(len(prompts)) * below[:, -1]
     rates_P = RATES[(below <= luck_P[:, None]).sum(axis=1)]
-    return [
-        replace(prompt, pass_rate=float(rate))
-        for prompt, rate in zip(prompts, rates_P, strict=True)
-    ]
+    pairs = zip(prompts, rates_P.tolist(), strict=True)
+    return [replace(prompt, pass_rate=rate) for prompt, rate in pairs]
 
 
 def posterior_rates(

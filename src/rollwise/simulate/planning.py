@@ -39,8 +39,7 @@ def read_prompts(config: PlanConfig) -> tuple[list[RatedPrompt], RecordedLengths
     """
     given, recorded = config.pass_rates, None
     if config.rewards is None:
-        assert given.alpha is not None
-        assert given.beta is not None
+        assert given.alpha is not None and given.beta is not None
         return spread_pass_rates(given.alpha, given.beta, given.prompts), None
     threshold = _threshold(config)
     responses = read_recorded(config.rewards)

@@ -19,7 +19,6 @@ PER_TOKENS = {"signal_per_1000_tokens": ("tokens", 1000.0)}
 PRICES = PER_TOKENS | {"signal_per_second": ("seconds", 1.0)}
 """Signal per cost: name -> the cost, and its unit."""
 
-
 OfStep = dict[str, float]
 """The figures of one step, by name; see `figures_of`."""
 

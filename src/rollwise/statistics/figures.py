@@ -15,8 +15,6 @@ from rollwise.statistics.estimates import Estimate, mean_over_problems, paired_d
 SUBSETS = 400
 """maj@k averages over at most this many subsets of the responses to a problem."""
 
-_ABSTAINS = -1
-
 
 @dataclass(frozen=True, eq=False)
 class ProblemResult:
@@ -80,8 +78,11 @@ def majority_at_k(result: ProblemResult, k: int, rng: np.random.Generator) -> fl
     """
     if k == 1:
         return result.pass_rate
-    votes_G = _votes(result)
-    subsets_RK = _subsets(len(votes_G), k, rng)
+    votes_G, n = _votes(result), result.drawn
+    if math.comb(n, k) <= SUBSETS:
+        subsets_RK = np.array(list(itertools.combinations(range(n), k)))
+    else:
+        subsets_RK = np.argsort(rng.random((SUBSETS, n)), axis=1)[:, :k]
     one_hot_GC = votes_G[:, None] == np.arange(votes_G.max() + 1)
     counts_RC = one_hot_GC[subsets_RK].sum(axis=1)
     if counts_RC.shape[1] == 0:
@@ -92,19 +93,12 @@ def majority_at_k(result: ProblemResult, k: int, rng: np.random.Generator) -> fl
     return float(share_R.mean())
 
 
-def _subsets(n: int, k: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return all subsets of k of n, or `SUBSETS` random ones, shape (subsets, k)."""
-    if math.comb(n, k) <= SUBSETS:
-        return np.array(list(itertools.combinations(range(n), k)))
-    return np.argsort(rng.random((SUBSETS, n)), axis=1)[:, :k]
-
-
 def _votes(result: ProblemResult) -> NDArray[np.int64]:
     """Number the votes: 0 is the correct answer, 1 and above are others, −1 is none."""
     numbers: dict[str, int] = {}
     answers = result.answers or ()
     votes = [
-        0 if correct else numbers.setdefault(answer, len(numbers) + 1) if answer else _ABSTAINS
+        0 if correct else numbers.setdefault(answer, len(numbers) + 1) if answer else -1
         for correct, answer in zip(result.correct, answers, strict=True)
     ]
     return np.array(votes)

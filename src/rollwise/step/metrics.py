@@ -172,9 +172,7 @@ def visit_rows(
     """
     keys: list[Key] = [pool.key for pool in pools]
     expected_P = expected_of(sampler, keys)
-    strength_P: NDArray[np.float64] = priors_from(sampler, "pass_rate_priors", len(keys), keys).sum(
-        axis=1
-    )
+    priors_P2 = priors_from(sampler, "pass_rate_priors", len(keys), keys)
     return [
         {
             "key": str(pool.key),
@@ -187,7 +185,7 @@ def visit_rows(
             "exit_reason": pool.exit_reason,
         }
         for pool, expected, strength, count in zip(
-            pools, expected_P, strength_P, trained, strict=True
+            pools, expected_P, priors_P2.sum(axis=1), trained, strict=True
         )
     ]
 

@@ -159,7 +159,9 @@ class StepRecipe:
                 f"`allocation.maximum` must be at most the {most} draws of a prompt that "
                 f"`schedule` allows, got {allocation.maximum}"
             )
-        one = allocation is None and _draws_one(rule, schedule)
+        right = np.array([0, 1])  # of one draw
+        ends = schedule.asks(1) and bool(where_satisfied(rule, right, 1 - right).all())
+        one = allocation is None and (ends or most == 1)
         if one and objective.needs_variance:
             raise ValueError(
                 f"`exit_rule` must draw at least 2 responses with `objective` {objective}, which "
@@ -225,13 +227,6 @@ class StepRecipe:
             **known,
             give_up_below=self.give_up_below,
         )
-
-
-def _draws_one(rule: ExitRule, schedule: Schedule) -> bool:
-    """Say whether every prompt ends at its first draw."""
-    right = np.array([0, 1])
-    ends = schedule.asks(1) and bool(where_satisfied(rule, right, 1 - right).all())
-    return ends or schedule.max_samples == 1
 
 
 SINGLE_RESPONSES: Mapping[str, Any] = {

@@ -19,19 +19,15 @@ class StepLearner(Protocol):
 
     def learn(self, examples: Sequence[Example]) -> dict[str, float]:
         """Make the updates of one step, and return their metrics."""
-        ...
 
     def weights(self) -> Mapping[str, Any]:
         """Return what the backend's own engine accepts in `load_weights`."""
-        ...
 
     def save(self, folder: Path) -> None:
         """Write what `load` needs into a checkpoint's folder."""
-        ...
 
     def load(self, folder: Path) -> None:
         """Resume from a checkpoint's folder; the caller sets `updates`."""
-        ...
 
 
 class Backend(Model, Protocol):
@@ -40,4 +36,3 @@ class Backend(Model, Protocol):
     @property
     def learner(self) -> StepLearner:
         """Updates the model."""
-        ...

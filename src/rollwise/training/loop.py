@@ -19,9 +19,6 @@ from rollwise.step import Step, take_step
 from rollwise.training.checkpoints import prune_checkpoints, save_checkpoint
 from rollwise.training.state import Run
 
-EVALUATION_STEP = 0
-"""Held-out responses are drawn with the same random numbers before, during and after training."""
-
 
 class Observer(Protocol):
     """Watches a run, and may ask it to stop."""
@@ -29,11 +26,9 @@ class Observer(Protocol):
     @property
     def stop_requested(self) -> bool:
         """Whether the run should stop after the current step."""
-        ...
 
     def on_step(self, metrics: Row) -> None:
         """Receive the metrics of a finished step."""
-        ...
 
 
 def train(run: Run, observer: Observer) -> bool:
@@ -87,7 +82,7 @@ def evaluate(run: Run) -> dict[str, dict[str, float]]:
         exit_rule=FixedCount(samples),
         schedule=Rounds(size=samples, rounds=1),
         seed=config.seed,
-        step=EVALUATION_STEP,
+        step=0,  # so that random numbers are the same before, during and after training
         positive_threshold=config.grading.positive_threshold,
     )
     run.roll_out(session)

@@ -19,17 +19,15 @@ varlen_attn: Any = None
 if torch.__version__ >= "2.13":
     from torch.nn.attention.varlen import varlen_attn
 
-KNOWN = frozenset(
-    {
-        "GraniteForCausalLM",
-        "LlamaForCausalLM",
-        "MistralForCausalLM",
-        "Olmo2ForCausalLM",
-        "Qwen2ForCausalLM",
-        "Qwen3ForCausalLM",
-        "SmolLM3ForCausalLM",
-    }
-)
+KNOWN = {
+    "GraniteForCausalLM",
+    "LlamaForCausalLM",
+    "MistralForCausalLM",
+    "Olmo2ForCausalLM",
+    "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",
+    "SmolLM3ForCausalLM",
+}
 """Architectures whose tokens interact only in attention, and see earlier tokens or a window."""
 
 

@@ -52,7 +52,10 @@ class TinkerBackend:
         self.generation: Any = None
         with suppress(OSError):  # the model may have no file of generation settings
             self.generation = GenerationConfig.from_pretrained(self._path)
-        self.context = _context(self._path)
+        self.context: int | None = None
+        with suppress(OSError, ValueError):  # of some models only the tokenizer is public
+            shape = AutoConfig.from_pretrained(self._path, trust_remote_code=False)
+            self.context = context_of(shape)
         with as_engine_errors("signing in"):
             self.learner = TinkerLearner(tinker.ServiceClient(), config)
 
@@ -71,15 +74,6 @@ class TinkerBackend:
         )
         engine.load_weights(self.learner.weights())
         return engine
-
-
-def _context(path: str) -> int | None:
-    """Read how many tokens a model takes; None if only its tokenizer is public."""
-    try:
-        shape = AutoConfig.from_pretrained(path, trust_remote_code=False)
-    except (OSError, ValueError):
-        return None
-    return context_of(shape)
 
 
 def unsupported(config: TrainConfig) -> list[str]:

@@ -24,11 +24,6 @@ class Graded:
     rewards: Sequence[float]
     logged: Mapping[str, Any]
 
-    @property
-    def unscored(self) -> bool:
-        """Whether every function abstains."""
-        return bool(np.isnan(self.rewards).all())
-
 
 Grade = Callable[[Sequence[Outcome]], Sequence[Graded]]
 
@@ -163,7 +158,7 @@ class SharedEngine(Engine):
                     self._in_flight.remove(draw)
                     self.graded[draw] = graded
                     lost = LostDraw(draw, "unscored", len(completion.tokens), final=True)
-                    fresh.append(lost if graded.unscored else completion)
+                    fresh.append(lost if np.isnan(graded.rewards).all() else completion)
             if fresh or not everything:
                 return fresh
 

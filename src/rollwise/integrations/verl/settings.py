@@ -34,7 +34,6 @@ TRAINERS = {
 }
 """verl's trainers -> ours."""
 
-
 _BY_STEPS = "verl's trainer ends by steps"
 _SEPARATELY = "verl's workers sample prompts separately"
 
