@@ -3,6 +3,7 @@
 import copy
 
 import numpy as np
+import pytest
 import torch
 import transformers
 from tiny_models import END, LIMIT, PROMPTS, as_tokens, complete, make_draws, make_model
@@ -141,6 +142,17 @@ def test_a_model_whose_logits_would_differ_does_not_fit():
 
     torch.manual_seed(0)
     assert unfit_reason(Biased(make_model().config)) == "its logits differ in slots"
+
+
+@pytest.mark.parametrize(("kind", "fits"), [("mixtral", True), ("qwen2_moe", False)])
+def test_a_window_that_is_in_the_masks_alone_does_not_fit(kind, fits):
+    """Qwen2-MoE does not say it to its attention; it is wider than what is tried."""
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "vocab_size": 17}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "sliding_window": 64}
+    own = {} if fits else {"use_sliding_window": True, "max_window_layers": 4}
+    config = transformers.AutoConfig.for_model(kind, **sizes, **heads, **own)
+    reason = unfit_reason(transformers.AutoModelForCausalLM.from_config(config))
+    assert fits if reason is None else "its window is in its masks alone" in reason
 
 
 def test_what_shares_a_batch_does_not_depend_on_what_was_drawn_before(tokenizer):

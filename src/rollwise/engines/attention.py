@@ -49,6 +49,7 @@ class Prefill:
     def __init__(self) -> None:
         self._keys: dict[int, Tensor] = {}
         self._values: dict[int, Tensor] = {}
+        self.windows: set[int | None] = set()
 
     @property
     def states(self) -> Tensor:
@@ -59,6 +60,7 @@ class Prefill:
     def attend(self, inputs: LayerInputs) -> Tensor:
         """Attend from each token to those before it."""
         self._keys[inputs.layer], self._values[inputs.layer] = inputs.key, inputs.value
+        self.windows.add(inputs.window)
         return causal_attention(inputs)
 
 

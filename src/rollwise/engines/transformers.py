@@ -16,7 +16,7 @@ from rollwise.engines.kv_cache import BucketedCache
 from rollwise.engines.settings import context_of, end_tokens
 from rollwise.engines.tokens import Response, Sampling
 from rollwise.engines.whole_batches import WholeBatch
-from rollwise.errors import PolicyError
+from rollwise.errors import ModelError, PolicyError
 from rollwise.sampling import Draw
 from rollwise.step.outcomes import Completion, Prompts
 
@@ -182,6 +182,11 @@ def _logits_in_slots(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
     forward = ModelForward(model)
     prefill, cache = Prefill(), BucketedCache(1, total)
     forward(ids[:, :prompt], positions[:, :prompt], prefill)
+    text = model.config.get_text_config()
+    limited = any(getattr(text, name, None) for name in ("sliding_window", "attention_chunk_size"))
+    kinds = set(getattr(text, "layer_types", None) or ())
+    if limited and kinds != {"full_attention"} and prefill.windows == {None}:
+        raise ModelError("its window is in its masks alone")  # wider than what is tried here
     cache.fill(np.array([0]), prefill.states)
     found = []
     for position in range(prompt, total):
