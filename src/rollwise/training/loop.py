@@ -132,8 +132,8 @@ def save(run: Run) -> None:
 def _keep_samples(run: Run, step: Step) -> None:
     """Record a row of every prompt of a step, and the responses of the first ones."""
     number = step.metrics["step"]
-    for row, group in zip(step.visits, step.groups, strict=True):
-        run.folder.keep_visit(number, row, run.questions[group.pool.key])
+    for row in step.visits:
+        run.folder.keep_visit(number, row, run.questions[row["key"]])
     for group in step.groups[: run.config.records.prompts_per_step]:
         key = group.pool.key
         run.folder.keep_samples(group.records(number, run.questions[key], run.answers[key]))
