@@ -30,6 +30,8 @@ Those of larger models follow the inverse of their width, as the rates of weight
 (Yang et al., Tensor Programs V, arXiv 2203.03466). For the small one that would be 1.5, at which
 GRPO and SPO unlearn hard sums.
 """
+TOKENS = {"5 M": 300_000}
+"""Response tokens of a run, where it is shorter than elsewhere: one takes up to eight minutes."""
 BIMODAL = "bimodal"
 APART = "lengths apart"
 EDITS = "string edits"
@@ -76,6 +78,12 @@ def rate_factor(problems: str) -> float:
     """Return what the learning rates of all methods are multiplied by on a set."""
     _, size = BY_SIZE.get(problems, (problems, ""))
     return RATES[size]
+
+
+def run_length(problems: str) -> Settings:
+    """Return the response tokens of a run on a set, if they are fewer than on others."""
+    _, size = BY_SIZE.get(problems, (problems, ""))
+    return {"tokens": TOKENS[size]} if size in TOKENS else {}
 
 
 def folder_name(name: str) -> str:

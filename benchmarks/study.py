@@ -3,8 +3,7 @@
 Every method learns from 256 responses a step with the built-in learner. How it learns (the
 average, the size of gradients, the number of updates, the learning rate, the warm-up, the bound on
 updates) is chosen for each method by itself: from the same candidates, in the same order, on seeds
-and held-out problems that are not reported. Forms in `learner_of` (study/methods.toml) have the
-learner of another form of their method.
+and held-out problems that are not reported.
 
     python benchmarks/study.py choose [METHOD ...]      # writes study/chosen.json
     python benchmarks/study.py compare [SET ...]        # tables and curves in study/SET
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from problem_sets import PROBLEM_SETS, rate_factor, settings_of
+from problem_sets import PROBLEM_SETS, rate_factor, run_length, settings_of
 from rich.console import Console
 
 from rollwise.commands.compare import compare, file_name
@@ -121,17 +120,9 @@ class Choosing:
         return score
 
 
-def chooser(method: str, chosen: Mapping[str, Any]) -> str:
-    """Return the method whose learner a method has: its own, or that of another form of it."""
-    return method if method in chosen else METHODS["learner_of"].get(method, method)
-
-
 def with_chosen(method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a method as it is compared, with the learner that it chose.
-
-    A form that has not chosen for itself has the learner of another form of the method.
-    """
-    learner = chosen[chooser(method, chosen)]["chosen"]
+    """Return the settings of a method as it is compared, with the learner that it chose."""
+    learner = chosen[method]["chosen"]
     kept = [METHODS["candidates"][name] for name in METHODS["fixed"].get(method, [])]
     names = {name for candidate in kept for value in candidate["values"] for name in value}
     layers = [nested(item) for item in learner.items() if item[0] not in names]
@@ -180,7 +171,7 @@ def part_settings(part: str, only: Sequence[str]) -> dict[str, Any]:
     if part == "factorial":
         return settings | METHODS["factorial"]["length"] | {"methods": factorial_methods()}
     chosen = json.loads(CHOSEN.read_text(encoding="utf-8"))
-    names = only or [name for name in METHODS["methods"] if chooser(name, chosen) in chosen]
+    names = only or [name for name in METHODS["methods"] if name in chosen]
     return settings | {"methods": {name: with_chosen(name, chosen) for name in names}}
 
 
@@ -212,7 +203,7 @@ def main() -> None:
     if given.part == "compare":
         chosen = json.loads(CHOSEN.read_text(encoding="utf-8")) if CHOSEN.exists() else {}
         compared = only or list(chosen) or ["any method"]
-        if missing := [name for name in compared if chooser(name, chosen) not in chosen]:
+        if missing := [name for name in compared if name not in chosen]:
             parser.error(f"nothing is chosen for {'; '.join(missing)}: run `study.py choose` first")
     os.chdir(HERE.parent)  # so that records name files as seen from there
     study = STUDY.relative_to(HERE.parent)
@@ -239,7 +230,9 @@ def main() -> None:
             print(f"\n# {problems}\n")
             name = slug(problems) + ("" if given.part == "compare" else f"-{given.part}")
             name += f"-{given.tokens}-tokens" if given.tokens else ""
-            compare_on(problems, settings, parent / name)
+            by_set = given.part == "compare" and not (given.tokens or given.quick)
+            length = run_length(problems) if by_set else {}
+            compare_on(problems, settings | length, parent / name)
 
 
 if __name__ == "__main__":
