@@ -71,12 +71,12 @@ MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
     ),
     "running sums, 5 M": partial(
         teach,
-        sums(1.1),
+        sums(1.0),
         hidden=320,
         layers=4,
-        steps=800,
-        learning_rate=1e-3,
-        batch_size=64,
+        steps=4000,
+        learning_rate=6e-4,
+        batch_size=24,
         sorted_over=8,
     ),
 }

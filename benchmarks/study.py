@@ -130,12 +130,13 @@ def with_chosen(method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def at_its_size(settings: Mapping[str, Any], problems: str) -> dict[str, Any]:
-    """Scale the learning rate of every method by the size of a set's model."""
+    """Scale the learning rate of every method, and the usual length, by the size of a model."""
     methods = {}
     for name, own in settings["methods"].items():
         rate = merge(settings["base"], own)["learner"]["learning_rate"] * rate_factor(problems)
         methods[name] = merge(own, {"learner": {"learning_rate": rate}})
-    return {**settings, "methods": methods}
+    length = run_length(problems) if settings.get("tokens") == METHODS["tokens"] else {}
+    return {**settings, **length, "methods": methods}
 
 
 def compare_on(problems: str, settings: Mapping[str, Any], folder: Path) -> None:
@@ -230,9 +231,7 @@ def main() -> None:
             print(f"\n# {problems}\n")
             name = slug(problems) + ("" if given.part == "compare" else f"-{given.part}")
             name += f"-{given.tokens}-tokens" if given.tokens else ""
-            by_set = given.part == "compare" and not (given.tokens or given.quick)
-            length = run_length(problems) if by_set else {}
-            compare_on(problems, settings | length, parent / name)
+            compare_on(problems, settings, parent / name)
 
 
 if __name__ == "__main__":

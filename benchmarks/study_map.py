@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from problem_sets import PROBLEM_SETS, settings_of
+from problem_sets import BY_SIZE, PROBLEM_SETS, settings_of
 from rich.console import Console
 from rich.table import Table
 from scipy import special, stats
@@ -99,7 +99,8 @@ def main() -> None:
             shown = f"{value:+.3f}; {low:+.3f} to {high:+.3f}"
             table.add_row(problems, f"{share:.2f}", best, shown)
             error = [[value - low], [high - value]]
-            axes.errorbar(share, value, error, fmt="o", capsize=2, label=problems)
+            marker = "s" if problems in BY_SIZE else "o"  # there are fewer colors than sets
+            axes.errorbar(share, value, error, fmt=marker, capsize=2, label=problems)
         axes.set_ylim(*SHOWN)
         figure.legend(loc="outside right upper")
         axes.set_xlabel("groups of four without variance before training")
