@@ -44,7 +44,10 @@ class Attention(Protocol):
 
 
 class Prefill:
-    """Attention within prompts, which are padded at their ends; stores their keys and values."""
+    """Attention within prompts, which are padded at their ends; stores their keys and values.
+
+    `windows` are those that the layers asked for; None among them is a layer without one.
+    """
 
     def __init__(self) -> None:
         self._keys: dict[int, Tensor] = {}

@@ -41,7 +41,6 @@ def rollout_metrics(
     pools of prompts that a pilot chose, so the pilot's are measured.
     """
     session, pools = rollouts.session, rollouts.pools
-    sessions = (*rollouts.pilots, session)
     sampled = [pool for pilot in rollouts.pilots for pool in pilot.pools.values()] or pools
     certain = [int(p.stopping.certain_need[0, 0]) for p in sampled if p.stopping and len(p)]
     first = min([size, *certain])
@@ -63,8 +62,8 @@ def rollout_metrics(
         "surplus_draws": session.surplus,
         "tokens": rollouts.cost.tokens,
         "exits": {reason: exits[reason] for reason in ("satisfied", "exhausted", "futile")},
-        "failed_draws": sum(each.failures for each in sessions),
-        "lost_draws": sum(each.lost for each in sessions),
+        "failed_draws": sum(each.failures for each in rollouts.sessions),
+        "lost_draws": sum(each.lost for each in rollouts.sessions),
         **_entropy(responses),
         "response_tokens": _mean([response.tokens for response in responses]),
         "truncated": _mean([response.truncated for response in responses]),
@@ -117,7 +116,7 @@ def step_ledger(rollouts: Rollouts, groups: Iterable[TrainedGroup]) -> Ledger:
     session, cost = rollouts.session, rollouts.cost
     pools = [pool for pilot in rollouts.pilots for pool in pilot.pools.values()]
     piloted = [ResponseFigures.of(r).tokens for pool in pools for r in pool.responses]
-    failed = sum(each.failures for each in (*rollouts.pilots, session))
+    failed = sum(each.failures for each in rollouts.sessions)
     draws = {"surplus": session.surplus, "failed": failed, "pilot": len(piloted)}
     tokens = {"failed": cost.failed_tokens, "pilot": sum(piloted)}
     ledger: Ledger = {

@@ -33,6 +33,11 @@ class Rollouts:
     cost: RolloutCost = field(default_factory=RolloutCost)
 
     @property
+    def sessions(self) -> list[RolloutSession]:
+        """All sessions, pilots first."""
+        return [*self.pilots, self.session]
+
+    @property
     def pools(self) -> list[Pool]:
         """The pools that are trained on, one for each prompt."""
         return list(self.session.pools.values())
@@ -40,7 +45,7 @@ class Rollouts:
     def counts(self) -> tuple[list[Key], list[int], list[int]]:
         """Return each prompt, and how many of all its responses were correct and drawn."""
         found: dict[Key, tuple[int, int]] = {}
-        for session in (*self.pilots, self.session):
+        for session in self.sessions:
             for key, pool in session.pools.items():
                 correct, drawn = found.get(key, (0, 0))
                 found[key] = correct + pool.positives, drawn + len(pool)
