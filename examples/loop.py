@@ -5,31 +5,19 @@
 Replace `generate`, `grade` and `learn` with yours; the rest is what every trainer here runs.
 """
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 import rollwise as rw
-from rollwise.step import RolloutCost, StepRecipe, TrainedGroup, take_step
+from rollwise.step import Response, RolloutCost, StepRecipe, TrainedGroup, take_step
 
 PASS_RATES = {"easy": 0.95, "even": 0.5, "hard": 0.1, "hopeless": 0.0}
 """What the fake engine gets right: prompt -> probability of a correct response."""
 
 
-@dataclass
-class Response:
-    """A response; a real one has the token ids, and their log-probabilities."""
-
-    text: str
-    tokens: list[int] = field(default_factory=lambda: [0])
-    logprobs: list[float] = field(default_factory=list)
-    truncated: bool = False
-
-
 def generate(draw: rw.Draw) -> Response:
-    """Draw a response; a real engine samples from the model with the draw's seed."""
+    """Draw a response; a real engine samples tokens from the model with the draw's seed."""
     lucky = np.random.default_rng(draw.seed).random() < PASS_RATES[str(draw.key)]
-    return Response("right" if lucky else "wrong")
+    return Response(tokens=[0], text="right" if lucky else "wrong")
 
 
 def grade(response: Response) -> float:

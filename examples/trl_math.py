@@ -1,6 +1,6 @@
 """Single responses with TRL on one GPU of 80 GB: mathematics, a model of 1.5 billion parameters.
 
-python examples/trl_math.py --data math_train.parquet [--model Qwen/Qwen2.5-Math-1.5B] [--steps N]
+python examples/trl_math.py --data math.parquet [--model Qwen/Qwen2.5-Math-1.5B] [--steps N]
 
 The file has the columns `prompt`, as TRL takes it, and `answer`. Without a GPU it runs as well, for
 a small model.
@@ -10,10 +10,9 @@ import argparse
 
 import torch
 from datasets import load_dataset
-from trl import GRPOConfig
 
 from rollwise.grading import MathGrader, as_reward_function
-from rollwise.integrations.trl import AdaptiveGRPOTrainer
+from rollwise.integrations.trl import AdaptiveGRPOTrainer, grpo_config
 
 
 def main() -> None:
@@ -32,20 +31,10 @@ def main() -> None:
             model=arguments.model,
             reward_funcs=as_reward_function(grader, answer_column="answer"),
             train_dataset=load_dataset("parquet", data_files=arguments.data, split="train"),
-            args=GRPOConfig(
+            args=grpo_config(
                 output_dir=arguments.output,
                 max_steps=arguments.steps,
-                per_device_train_batch_size=4,
-                gradient_accumulation_steps=4,  # an update for every 16 responses
-                steps_per_generation=64,  # 256 prompts, one response to each
-                num_generations=2,  # of evaluation alone
                 max_completion_length=arguments.longest,
-                learning_rate=1e-6,
-                lr_scheduler_type="constant_with_warmup",
-                warmup_steps=40,
-                max_grad_norm=0.03,
-                epsilon_high=0.28,
-                loss_type="grpo",  # averages by response
                 logging_steps=16,
                 save_steps=160,
                 report_to="none",

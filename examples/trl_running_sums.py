@@ -1,4 +1,4 @@
-"""TRL's `GRPOTrainer`, with one line changed: single responses on the built-in task, on a CPU.
+"""TRL's `GRPOTrainer`, with two names changed: single responses on the built-in task, on a CPU.
 
 python examples/trl_running_sums.py [--steps N]
 """
@@ -6,10 +6,9 @@ python examples/trl_running_sums.py [--steps N]
 import argparse
 
 from datasets import Dataset
-from trl import GRPOConfig
 
 from rollwise.config import ModelSettings
-from rollwise.integrations.trl import AdaptiveGRPOTrainer
+from rollwise.integrations.trl import AdaptiveGRPOTrainer, grpo_config
 from rollwise.models.loading import load_model
 from rollwise.tasks import make_running_sums
 
@@ -35,20 +34,12 @@ def main() -> None:
         reward_funcs=is_correct,
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
-        args=GRPOConfig(
+        args=grpo_config(  # was: GRPOConfig(
             output_dir=arguments.output,
             max_steps=arguments.steps,
             per_device_train_batch_size=16,
-            gradient_accumulation_steps=1,  # an update for every 16 responses
-            steps_per_generation=16,  # 256 prompts, one response to each
-            num_generations=2,  # of evaluation alone
             max_completion_length=48,
             learning_rate=1.4e-4,
-            lr_scheduler_type="constant_with_warmup",
-            warmup_steps=40,
-            max_grad_norm=0.03,
-            epsilon_high=0.28,
-            loss_type="grpo",  # averages by response
             logging_steps=1,
             save_strategy="no",
             report_to="none",

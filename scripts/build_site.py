@@ -20,10 +20,9 @@ import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from rollwise.cli import make_parser
+from rollwise.cli import COMMANDS, make_parsers
 
 ROOT = Path(__file__).parents[1]
 PAGES, SITE = ROOT / "build/pages", ROOT / "build/site"
@@ -35,12 +34,14 @@ ELSEWHERE = {
 }
 """Documents outside of `docs/`, and their pages; the landing page stands for the README."""
 PACKAGES = {
+    "rollwise.api": "Train, evaluate and compare: `rollwise.train` and so on.",
     "rollwise.sampling": "Drawing responses: exit rules, schedules, pools, groups, advantages.",
     "rollwise.prompts": "Choosing prompts.",
     "rollwise.beliefs": "What is known of each prompt's pass rate.",
     "rollwise.step": "One training step, for every trainer.",
     "rollwise.engines": "What draws the responses.",
     "rollwise.grading": "Response to reward.",
+    "rollwise.answers": "Final answers of mathematics: found and compared.",
     "rollwise.environments": "What answers the model in episodes of several turns.",
     "rollwise.tasks": "Problems: reading, writing, benchmarks.",
     "rollwise.statistics": "Measuring models and methods.",
@@ -153,24 +154,15 @@ def shorten_reference_in_search(site: Path) -> None:
 
 def command_line_page() -> str:
     """Return the page of the command line: what each command is for, and its own options."""
-    parser = make_parser()
-    commands = commands_of(parser)
-    short = {action.dest: action.help for action in commands._get_subactions()}
+    parser, commands = make_parsers()
     lines = ["# Command line", "", f"{parser.description}", "", "| command | |", "|---|---|"]
-    lines += [f"| [`{name}`](#rollwise-{name}) | {short[name]} |" for name in commands.choices]
+    lines += [f"| [`{name}`](#rollwise-{name}) | {COMMANDS[name].help} |" for name in commands]
     lines += ["", "Every setting is an option too, `--section.key VALUE`: [Settings](settings.md)."]
-    for name in commands.choices:
-        command = commands.choices[name]
+    for name, command in commands.items():
         usage = " ".join(command.format_usage().removeprefix("usage: ").split())
         lines += ["", f"## `rollwise {name}`", "", f"{command.description}", "", f"    {usage}", ""]
         lines += options_of(command)
     return "\n".join(lines) + "\n"
-
-
-def commands_of(parser: argparse.ArgumentParser) -> Any:
-    """Return what holds the parsers of the commands (argparse has no public name for it)."""
-    [commands] = [action for action in parser._actions if isinstance(action.choices, dict)]
-    return commands
 
 
 def options_of(parser: argparse.ArgumentParser) -> Iterator[str]:
@@ -186,7 +178,7 @@ def python_pages() -> Iterator[tuple[str, str]]:
     lines = [
         "# Python names",
         "",
-        "`import rollwise as rw` has what a loop of one's own needs.",
+        "`import rollwise as rw` has the commands, and what a loop of one's own needs.",
         "",
     ]
     lines += ["| package | |", "|---|---|"]
@@ -208,7 +200,8 @@ def python_pages() -> Iterator[tuple[str, str]]:
 
 def public_names(package: str) -> list[str]:
     """Return the public names of a package, read from its file: some need what is not installed."""
-    source = (ROOT / "src" / package.replace(".", "/") / "__init__.py").read_text()
+    module = ROOT / "src" / package.replace(".", "/")
+    source = (module / "__init__.py" if module.is_dir() else module.with_suffix(".py")).read_text()
     [names] = re.findall(r"^__all__ = \[(.*?)\]", source, re.DOTALL | re.MULTILINE)
     return re.findall(r'"(\w+)"', names)
 

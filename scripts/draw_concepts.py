@@ -2,13 +2,13 @@
 
 python scripts/draw_concepts.py
 
-Each is computed by the library itself, from seeds and a recorded run: benchmarks/histories.
+Each is computed by the library itself, from seeds and a recorded run.
 """
 
 import gzip
 import io
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 
 import rollwise as rw
 from rollwise.beliefs import LogitKalman
-from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
 from rollwise.sampling.draws import Draw
 from rollwise.sampling.objectives import PassRateObjective
+from rollwise.simulate.engine import Lengths, SimulatedEngine, simulate
+from rollwise.step import Response
 
 Floats = NDArray[np.float64]
 ROOT = Path(__file__).parents[1]
-RECORDED = ROOT / "benchmarks/histories/grpo-2-to-10-terms.csv.gz"
+RECORDED = ROOT / "benchmarks/predictions/histories/grpo-2-to-10-terms.csv.gz"
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072b2", "#d55e00", "#009e73", "#aa4499", "#8d99ae"
 STYLE = {
     "axes.grid": True,
@@ -104,16 +105,17 @@ class Watched(SimulatedEngine):
         super().__init__(*arguments, **named)
         self.ended: list[tuple[float, float, Draw]] = []
 
-    def _completion(self, response: Any) -> Any:
-        self.ended.append((response.began, response.ends, response.draw))
-        return super()._completion(response)
+    def _advance(self) -> list[tuple[Draw, Response]]:
+        self._fill()
+        running = dict(self._running)
+        found = super()._advance()
+        self.ended += [(running[draw].began, running[draw].ends, draw) for draw, _ in found]
+        return found
 
-    def cancel(self, draws: Iterable[Draw]) -> int:
-        """Cancel draws, and keep those that were being drawn."""
-        draws = list(draws)
-        running = [self._running[draw] for draw in draws if draw in self._running]
-        self.ended += [(each.began, self.now, each.draw) for each in running]
-        return super().cancel(draws)
+    def _abandon(self, draw: Draw) -> int:
+        if draw in self._running:
+            self.ended.append((self._running[draw].began, self.now, draw))
+        return super()._abandon(draw)
 
 
 def belief_and_worth(left: Axes, right: Axes) -> None:

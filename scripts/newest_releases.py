@@ -56,7 +56,7 @@ def lines(
     newest: Newest,
     names: Iterable[str] = (),
 ) -> Iterable[str]:
-    """Say of each package, or of those with these names, what its newest release is."""
+    """Describe of each package, or of those with these names, what its newest release is."""
     for name in map(canonicalize_name, names or sorted(admitted)):
         if (release := newest(name)) is None:
             yield f"{name}: not found"

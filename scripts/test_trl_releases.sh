@@ -3,22 +3,14 @@
 #
 #   scripts/test_trl_releases.sh [RELEASE ...]
 #
-# The environments share what is not TRL (.venv-trl/base) and are kept for the next time.
+# The environments are kept for the next time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-base="$PWD/.venv-trl/base"
-python3 -m venv "$base"
-"$base/bin/pip" install -q -c constraints-trl.txt -e '.[train,lora,hub]' hypothesis pytest
-
 failed=()
 for release in ${*:-1.16.0}; do
-    environment="$PWD/.venv-trl/$release"
-    python3 -m venv "$environment"
-    shared=$("$base/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    own=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    echo "import site; site.addsitedir('$shared')" >"$own/base.pth"
-    "$environment/bin/pip" install -q -c constraints-trl.txt "trl==$release"
+    environment=".venv-trl/$release"
+    scripts/environment.sh "$environment" -c constraints-trl.txt -e '.[train,lora,hub,server]' "trl==$release" requests hypothesis pytest
     echo "trl $release"
     "$environment/bin/python" -m pytest -q -m trl tests/integrations || failed+=("$release")
 done

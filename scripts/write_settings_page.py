@@ -5,48 +5,56 @@ python scripts/write_settings_page.py
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pydantic.fields import FieldInfo
-
-from rollwise.config import KINDS, CommandConfig, TrainConfig
+from rollwise.config import KINDS, CommandConfig, TrainConfig, make_config
+from rollwise.config.choices import CHOICES
 from rollwise.config.reading import sections_of
-from rollwise.config.sections import Section, Variant
+from rollwise.config.sections import Section, Setting, settings_of
+from rollwise.config.variants import Variant
+from rollwise.grading import GRADERS
+from rollwise.methods import METHODS, SECTIONS
+from rollwise.records import flatten
 
 PAGE = Path(__file__).parents[1] / "docs/settings.md"
 INTRODUCTION = """\
 # Settings
 
-In TOML, `section.key` is `key` under `[section]`. On the command line it is `--section.key VALUE`:
-a list as `a,b`, a table as JSON. The command line wins over the file, the file over the defaults.
+In TOML, `section.key` is `key` under `[section]`. On the command line it is `--section.key VALUE`,
+with `=` between them if the value begins with `-`: a list as `a,b`, a table as JSON. The command
+line wins over the file, the file over the defaults.
+`rollwise train --help learner` prints a section.
 
 {contents}
+
+## Methods
+
+`method` names how prompts are sampled and learned from. It sets everything in `prompts`, `belief`,
+`exit`, `schedule`, `allocation`, `group`, `advantage`, `step` and `learner`. Any other setting
+changes itself alone, and what [follows from it](#defaults-that-depend-on-other-settings). The
+learner is as [the study](study.md#the-settings-of-each-method) chose, unless the source says
+otherwise. `rollwise train --method NAME --print` shows all settings, each with where it is from.
+
+{methods}
 
 ## Sections with a type
 
 Some sections choose a kind by `type` (`advantage` by `objective`), or name a [class of your
-own](plugins.md) as `module:Class`. A link leads to the page that explains the kinds. The table
-begins with the keys that all kinds share. Each kind, in bold, is followed by its own keys, and
-accepts no others. If the command line names another kind than the file, the file's keys of its
-kind are dropped, except those of `advantage` that the other objective has as well.
+own](plugins.md) as `module:Class`. The table begins with the keys that all kinds share. Each kind,
+in bold, is followed by its own, and accepts no others. If the command line names another kind, the
+file's keys of its kind are dropped, except those of `advantage` that the other objective has too.
 
 ## Defaults that depend on other settings
 
-- **The default method** is single responses, with [these settings](belief.md#when-to-use-them). It
-  holds if the grader gives 0 and 1 (`exact`, `math`, `code`) and nothing of `exit`, `schedule`,
-  `allocation`, `group`, `advantage`, `belief` (but for `features`), `prompts.type`
-  and `episode.type` is set.
-  `learner.old_logprobs` is `engine` with the built-in engine only. Otherwise the tables hold, which
-  describe Reinforce-Ada.
-- **GRPO**: with `exit.type = "fixed_count"`, `schedule` is one round of `exit.samples`,
-  `group.size` is `exit.samples`, `group.strategy` `all`, `group.zero_variance` `keep`,
-  `advantage.objective` `grpo`, `advantage.scale_by_std` true.
-- `allocation.type`: `schedule` is one round, `group.strategy` `all`; with `estimated`,
-  `advantage.objective` is `sqrt`.
-- `advantage.baseline = "belief"`: `advantage.objective` is `linear`, `group.strategy` `all`.
-- A built-in model: `model.cpu_threads` is 1, `learner.learning_rate` 2e-4 (1.4e-4 with a belief as
-  baseline), `engine.max_new_tokens` 48, `engine.batch_size` 512.
+- `method`: `single` if the grader gives 0 and 1 ({right_or_wrong}) and `episode.type` is
+  `none`, else `grpo`. The tables below show what `single` has.
+- `exit.type = "fixed_count"`: `schedule` is one round of `exit.samples`, which `group.size` is too.
+- `allocation.type`: `exit` is `fixed_count` with `allocation.maximum`, `schedule` a round of that.
+- `engine.type = "transformers"`: `learner.old_logprobs` is `engine`.
+- A built-in model, or a run of it: `model.cpu_threads` is 1, `learner.learning_rate` that of
+  the method, `engine.max_new_tokens` 48, `engine.batch_size` 512.
 - `data.train = "tool-sums"`: `model.path` is `tool-sums`, `episode.type` `calculator`.
 - `tokens` or `seconds`: `steps` has no limit.
 - `evaluation.every_tokens`: `evaluation.every` is 0.
@@ -55,7 +63,8 @@ kind are dropped, except those of `advantage` that the other objective has as we
 - `data.environment`: `data.train` and `grading.type` are `environment`, `benchmarks` and
   `data.sources` `["environment"]`.
 - `evaluate` and `prepare`: with vLLM, `engine.gpu_memory_utilization` is 0.9; a run of `train` as
-  model has the run's `engine.max_new_tokens`. With your own model, `benchmarks` is `["math500"]`.
+  model has the run's `engine.max_new_tokens`. With your own model, `benchmarks` is `["math500"]`;
+  with a built-in one or a run of it, its task.
 """
 GUIDES = {
     "train": "[Train on one machine](training.md)",
@@ -79,6 +88,20 @@ GUIDES_TO_KINDS = {
 """Where the kinds of a section are explained."""
 HEADER = "|setting|default|meaning|\n|---|---|---|"
 
+FOLLOWING = ("schedule.type", "schedule.size", "schedule.rounds", "group.size")
+"""What follows from other settings."""
+
+
+def _method_settings(name: str) -> dict[str, Any]:
+    """Return what a method sets, with a model and data of one's own."""
+    own = {"method": name, "model": {"path": "MODEL"}, "data": {"train": "FILE"}}
+    whole = asdict(make_config(own))
+    return flatten({section: whole[section] for section in SECTIONS}, ".")
+
+
+USUAL = _method_settings("single")
+"""What `rollwise train` has."""
+
 Rows = dict[str, str]
 """The row of each setting, by its name."""
 
@@ -87,7 +110,8 @@ def page() -> str:
     """Write all settings: `train` section by section, and of other commands what differs."""
     train = list(_train_sections())
     known: dict[str, str] = {}
-    parts = [INTRODUCTION.format(contents=_contents())]
+    binary = ", ".join(f"`{name}`" for name, kind in GRADERS.items() if kind.right_or_wrong)
+    parts = [INTRODUCTION.format(contents=_contents(), methods=_methods(), right_or_wrong=binary)]
     for command, config in KINDS.items():
         parts.append(f"## `rollwise {command}`\n\n{GUIDES[command]}\n")
         parts += train if command == "train" else _others(config, known)
@@ -97,21 +121,40 @@ def page() -> str:
 
 
 def _contents() -> str:
-    fields = TrainConfig.model_fields.items()
-    names = [name for name, field in fields if sections_of(field.annotation)]
+    names = [name for name, each in settings_of(TrainConfig).items() if each.section]
     links = [f"- [`rollwise {command}`](#rollwise-{command})" for command in KINDS]
     links[0] += ": " + ", ".join(f"[{name}](#{name})" for name in names)
     return "\n".join(links)
 
 
+def _methods() -> str:
+    """Write a table of the methods: what they do, where they are from, how they differ."""
+    lines = ["|`method`|what it does|source|settings, by which it differs|", "|---|---|---|---|"]
+    for name, method in METHODS.items():
+        named, base = flatten(method.settings, "."), _method_settings(method.like)
+        differs = (
+            f"`{key}` {json.dumps(value).strip(chr(34))}"
+            for key, value in _method_settings(name).items()
+            if key not in FOLLOWING and (value != base[key] if key in base else key in named)
+        )
+        chosen = METHODS["single"].learns
+        learns = "" if method.learns == chosen else f"; learner {method.learns}"
+        lines.append(
+            f"|`{name}`|{method.about}|{method.source}{learns}|{_from(method.like, list(differs))}|"
+        )
+    return "\n".join(lines)
+
+
+def _from(like: str, differs: Sequence[str]) -> str:
+    return f"of `{like}`, but {', '.join(differs)}" if differs else ""
+
+
 def _train_sections() -> Iterator[str]:
     """Yield a table of the settings without a section, then one for each section."""
-    fields = TrainConfig.model_fields.items()
-    alone = {name: field for name, field in fields if not sections_of(field.annotation)}
-    yield _table(_row(name, field, _default(field)) for name, field in alone.items())
-    for name, field in fields:
-        kinds = sections_of(field.annotation)
-        if kinds:
+    settings = settings_of(TrainConfig).items()
+    yield _table(_row(name, each, each.default) for name, each in settings if not each.section)
+    for name, each in settings:
+        if kinds := sections_of(each):
             guide = f"{GUIDES_TO_KINDS[name]}\n\n" if len(kinds) > 1 else ""
             yield f"### {name}\n\n{guide}{_section_table(name, kinds)}"
 
@@ -150,34 +193,39 @@ def _others(config: type[CommandConfig], known: Mapping[str, str]) -> Iterator[s
 
 def _sections(config: type[CommandConfig]) -> Iterator[tuple[str, Rows]]:
     """Yield section and rows of each kind of a command's sections; "" for those without one."""
-    for name, field in config.model_fields.items():
-        kinds = sections_of(field.annotation)
-        if not kinds:
-            yield "", {name: _row(name, field, _default(field))}
-        for kind in kinds:
+    for name, each in settings_of(config).items():
+        if not each.section:
+            yield "", {name: _row(name, each, each.default)}
+        for kind in sections_of(each):
             yield name, _rows_of(name, kind)
 
 
 def _rows_of(name: str, kind: type[Section]) -> Rows:
-    tag = kind.tag if issubclass(kind, Variant) else None
-    of_kind = getattr(kind, "kind", None)
+    tag, of_kind = getattr(kind, "tag", None), getattr(kind, "kind", None)
     return {
         f"{name}.{key}": _row(
-            f"{name}.{key}", field, getattr(of_kind, key, None) or _default(field)
+            f"{name}.{key}",
+            each,
+            _usual(name, key, kind, getattr(of_kind, key, None) or each.default),
         )
-        for key, field in kind.model_fields.items()
+        for key, each in settings_of(kind).items()
         if key != tag
     }
 
 
+def _usual(name: str, key: str, kind: type[Section], default: Any) -> Any:
+    """Return what a run has by default, where it has the setting, or else the kind's default."""
+    if issubclass(kind, Variant) and not kind.keeps_common:
+        is_usual = settings_of(kind)[kind.tag].default == USUAL.get(f"{name}.{kind.tag}")
+        if not is_usual and key not in settings_of(CHOICES[name]):
+            return default
+    return USUAL.get(f"{name}.{key}", default)
+
+
 def _kind_row(section: str, kind: type[Section]) -> str:
     assert issubclass(kind, Variant)
-    default = kind.model_fields[kind.tag].default
+    default = settings_of(kind)[kind.tag].default
     return f"|**`{section}.{kind.tag}`**|**`{default}`**||"
-
-
-def _default(field: FieldInfo) -> Any:
-    return field.get_default(call_default_factory=True)
 
 
 def _table(rows: Iterable[str]) -> str:
@@ -188,8 +236,8 @@ def _without_meaning(row: str) -> str:
     return "|".join([*row.split("|")[:3], "as above|"])
 
 
-def _row(name: str, field: FieldInfo, default: Any) -> str:
-    meaning = " ".join((field.description or "").split()).replace("|", "\\|")
+def _row(name: str, each: Setting, default: Any) -> str:
+    meaning = each.meaning.replace("|", "\\|")
     shown = "" if default is None else f"`{json.dumps(default)}`"
     return f"|`{name}`|{shown}|{meaning}|"
 

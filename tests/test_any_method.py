@@ -10,6 +10,8 @@ from row_files import write_rows
 from rollwise.cli import main
 from rollwise.config import TrainConfig
 from rollwise.config.reading import sections_of
+from rollwise.config.sections import settings_of
+from rollwise.methods import METHODS as METHOD_NAMES
 
 SECTIONS = ("prompts", "exit", "schedule", "group", "advantage", "belief", "step")
 WHOLE = st.sampled_from([0, 1, 2, 3, 4, 5, 8, 16, 33, 1000, 2**20])
@@ -31,18 +33,21 @@ def values_of(annotation):
 
 @st.composite
 def sections(draw, name):
-    kind = draw(st.sampled_from(list(sections_of(TrainConfig.model_fields[name].annotation))))
-    fields = kind.model_fields
+    kind = draw(st.sampled_from(list(sections_of(settings_of(TrainConfig)[name]))))
+    fields = settings_of(kind)
     tag = getattr(kind, "tag", None)
     keys = [key for key in fields if key != tag]
     chosen = draw(st.lists(st.sampled_from(keys), max_size=3)) if keys else []
-    found = {key: draw(values_of(fields[key].annotation)) for key in chosen}
+    found = {key: draw(values_of(fields[key].hint)) for key in chosen}
     if tag in fields:
-        found[tag] = typing.get_args(fields[tag].annotation)[0]
+        found[tag] = fields[tag].default
     return found
 
 
-METHODS = st.fixed_dictionaries({}, optional={name: sections(name) for name in SECTIONS})
+METHODS = st.fixed_dictionaries(
+    {"method": st.sampled_from(sorted(METHOD_NAMES))},
+    optional={name: sections(name) for name in SECTIONS},
+)
 COMPARED = st.lists(METHODS, min_size=1, max_size=2)
 PRICES = st.fixed_dictionaries(
     {"median": st.sampled_from([1, 10, 1e-9, 1e300])},

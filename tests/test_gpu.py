@@ -1,22 +1,23 @@
 """What is different on a GPU: bfloat16, kernels, and an engine with a copy of the weights."""
 
+from dataclasses import replace
 from importlib.util import find_spec
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from tiny_models import as_tokens, complete
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from rollwise.config import make_config
 from rollwise.records import RunFolder
 from rollwise.sampling import Draw
-from rollwise.step import Example
+from rollwise.step import Example, Response
 from rollwise.training import packing
 from rollwise.training.forward import Forward
 from rollwise.training.loop import train
-from rollwise.training.run import resume_run, start_run
-from rollwise.training.state import Run
+from rollwise.training.run import Run, resume_run, start_run
 
 pytestmark = [
     pytest.mark.gpu,
@@ -80,9 +81,7 @@ def test_a_run_on_a_gpu_trains_and_resumes(tmp_path):
 def test_the_built_in_engine_frees_its_cache(tmp_path):
     run = start_run(config_of(steps=1), RunFolder(tmp_path / "run"))
     draws = [Draw(key, i, i) for key in list(run.prompts)[:8] for i in range(8)]
-    run.engine.submit(draws, run.prompts)
-    while run.engine.wait():
-        pass
+    complete(run.engine, draws, run.prompts)
     taken = torch.cuda.memory_allocated()
     run.engine.sleep()
     assert torch.cuda.memory_allocated() < taken
@@ -92,7 +91,7 @@ def with_vllm(config, **settings):
     """The same run on vLLM, which takes 0.3 of the GPU."""
     engine = {"type": "vllm", "enforce_eager": True, "gpu_memory_utilization": 0.3}
     engine |= {"max_new_tokens": 16, "batch_size": 64} | settings
-    return config.model_copy(update={"engine": make_config({"engine": engine}).engine})
+    return replace(config, engine=make_config({"engine": engine}).engine)
 
 
 @pytest.mark.vllm
@@ -102,8 +101,8 @@ def test_vllm_reads_the_learners_weights(tmp_path, rank):
     """Both find the same tokens equally likely after steps at a large learning rate."""
     pytest.importorskip("peft")
     config = with_vllm(config_of(steps=3))
-    model = config.model.model_copy(update={"lora_rank": rank})
-    run = start_run(config.model_copy(update={"model": model}), RunFolder(tmp_path / "run"))
+    model = replace(config.model, lora_rank=rank)
+    run = start_run(replace(config, model=model), RunFolder(tmp_path / "run"))
     with run.engine:
         assert train(run, OBSERVER)
     for step in run.folder.read_metrics()[1:]:
@@ -121,11 +120,7 @@ def test_vllm_sleeps(tmp_path, level):
         draws = [Draw(key, i, i) for key in list(run.prompts)[:8] for i in range(8)]
 
         def tokens():
-            engine.submit(draws, run.prompts)
-            found = {}
-            while outcomes := engine.wait():
-                found |= {outcome.draw: outcome.tokens for outcome in outcomes}
-            return found
+            return as_tokens(complete(engine, draws, run.prompts))
 
         before, (awake, total) = tokens(), torch.cuda.mem_get_info()
         engine.sleep()
@@ -145,8 +140,10 @@ def test_the_learner_packs_rows_by_the_kernel(monkeypatch):
     model = Qwen3ForCausalLM(Qwen3Config(vocab_size=512, **shape, **heads)).cuda().eval()
     rng = np.random.default_rng(0)
     examples = [
-        Example(*(rng.integers(2, 512, n).tolist() for n in sizes), np.zeros(sizes[1]), 1.0)
-        for sizes in ((3, 50), (70, 1), (20, 300))
+        Example(
+            rng.integers(2, 512, before).tolist(), Response(rng.integers(2, 512, n).tolist()), 1.0
+        )
+        for before, n in ((3, 50), (70, 1), (20, 300))
     ]
     runs = [Forward(model, 1.0, packed=packed) for packed in (True, False)]
     kernel, calls = packing.varlen_attn, []

@@ -1,5 +1,6 @@
 """The notebooks: every cell runs, in order."""
 
+import asyncio
 import json
 
 import pytest
@@ -34,3 +35,19 @@ def test_a_runs_folder_as_a_data_frame(root, tmp_path, monkeypatch):
     names = run(root / "examples/notebooks/run_folder.ipynb")
     assert names["steps"].index.tolist() == [0, 1, 2]
     assert names["exits"].sum() == 8  # of two steps with four prompts
+
+
+@pytest.mark.slow
+def test_training_from_a_notebook(root, tmp_path, monkeypatch):
+    """Stopped after four steps, and resumed to six; also with the event loop that a kernel has."""
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+
+    async def kernel():
+        return run(root / "examples/notebooks/train.ipynb")
+
+    names = asyncio.run(kernel())
+    assert names["metrics"].index.tolist() == [0, 1, 2, 3, 4]
+    assert names["result"].summary["steps"] == 6
+    assert names["evaluated"].summary["benchmarks"]["data"]["problems"] == 20
+    assert len(names["heard"]) > 4 * names["result"].summary["steps"]

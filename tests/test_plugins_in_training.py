@@ -14,10 +14,11 @@ import numpy as np
 
 import rollwise as rw
 from rollwise.beliefs import Belief
-from rollwise.engines import Completion, Engine, EngineSettings
+from rollwise.engines import Engine, EngineSettings
 from rollwise.environments import EpisodeEnvironment, Turn
 from rollwise.prompts import FixedSetSampler
 from rollwise.sampling import Allocation
+from rollwise.step import Response
 
 
 @dataclass(eq=False)
@@ -79,23 +80,13 @@ class OwnSchedule(rw.Schedule):
 
 @dataclass(eq=False)
 class OwnEngine(EngineSettings, Engine):
-    free_slots = None
     token, likely = 5, -1.0
 
     def open(self, inputs):
-        self.done = {}
         return self
 
-    def submit(self, draws, prompts):
-        for draw in draws:
-            logprobs = np.full(2, self.likely, np.float32)
-            self.done[draw] = Completion(draw, [self.token, 1], logprobs, "=1", truncated=False)
-
-    def wait(self):
-        return [self.done.pop(draw) for draw in list(self.done)]
-
-    def cancel(self, draws):
-        return 0
+    async def complete(self, draw, prompt):
+        return Response([self.token, 1], np.full(2, self.likely, np.float32), "=1")
 
     def load_weights(self, weights): ...
 
@@ -137,7 +128,14 @@ def train_with(tmp_path, monkeypatch, capsys):
         (tmp_path / f"{module}.py").write_text(text)
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "path", [*sys.path])
-        given = [f"--{SETTINGS[parent]}", f"{module}:Mistaken", "--output", "run"]
+        method = "single" if parent == "Engine" else "reinforce_ada"
+        given = [
+            f"--{SETTINGS[parent]}",
+            f"{module}:Mistaken",
+            f"--method={method}",
+            "--output",
+            "run",
+        ]
         assert main(["train", *given, "--steps=2", *SMALL]) == 2
         return module, text, " ".join(capsys.readouterr().err.split())
 
@@ -160,6 +158,7 @@ def train_with(tmp_path, monkeypatch, capsys):
         ("Sampler", "def ask(self, *a, **b): return ['?']", "ask", "of the data"),
         ("Sampler", "def metrics(self): return [1.0]", "metrics", "numbers by"),
         ("FixedSet", "def choose(self, n, out): return [99] * n", "choose", "from 0"),
+        ("FixedSet", "def __post_init__(self): {}[self.keys[0]]", "__post_init__", "KeyError"),
         ("FixedSet", "def choose(self, n, out): return [[1], [1, 2]]", "choose", "list"),
         ("Sampler", "def pass_rate_priors(self, k): return k * 0", "pass_rate_priors", "above 0"),
         ("Sampler", "def expected_pass_rates(self, k): return 2", "expected_pass_rates", "NaN"),
@@ -178,11 +177,10 @@ def train_with(tmp_path, monkeypatch, capsys):
         ("Objective", "def advantages(self, p, g): return np.zeros(3)", "advantages", "shape"),
         ("Allocation", "def counts(self, p): return p", "counts", "integers from"),
         ("Schedule", "def asks(self, n): return None", "asks", "True or False"),
-        ("Engine", "def wait(self): return None", "wait", "NoneType: None"),
-        ("Engine", "def wait(self): {}['x']", "wait", "KeyError: 'x'"),
-        ("Engine", "def wait(self): yield 'a'", "wait", "completions, episodes"),
-        ("Engine", "likely = 0.5", "wait", "numbers, at most 0"),
-        ("Engine", "def cancel(self, draws): pass", "cancel", "0 if it is unknown"),
+        ("Engine", "async def complete(self, d, p): return None", "complete", "NoneType: None"),
+        ("Engine", "async def complete(self, d, p): {}['x']", "complete", "KeyError: 'x'"),
+        ("Engine", "def complete(self, d, p): return 'a'", "complete", "a coroutine"),
+        ("Engine", "likely = 0.5", "complete", "numbers, at most 0"),
         ("Episode", "turn = {'reward': 1.0}", "step", "environments.Turn, got dict"),
     ],
 )

@@ -1,8 +1,7 @@
-"""The problem sets of `benchmarks/`: answers are right, and no problem is in two files."""
+"""The problem sets of `benchmarks/tasks/`: answers are right, and no problem is in two files."""
 
 import importlib
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +12,8 @@ from rollwise.tasks.running_sums import HELDOUT_SEED
 
 
 @pytest.fixture
-def module(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+def module(monkeypatch, root):
+    monkeypatch.syspath_prepend(str(root / "benchmarks/tasks"))
     return importlib.import_module
 
 

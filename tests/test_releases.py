@@ -66,3 +66,40 @@ def test_the_integration_of_trl_says_so_at_import(installed, monkeypatch):
     installed("1.13.0")
     with pytest.raises(ImportError, match=re.escape("trl 1.13.0 is installed")):
         importlib.import_module("rollwise.integrations.trl")
+
+
+class Owner:
+    """Has members of every kind."""
+
+    constant = 1
+
+    def __init__(self):
+        self.made = constant = 2
+        self._kept = {constant}
+
+    def method(self, first, second, third=0):
+        """Takes three."""
+
+
+HERE = f"{__name__}:Owner"
+THERE = [
+    f"{HERE}.{name}" for name in ("constant", "made", "_kept", "method", "method(first, second)")
+]
+MOVED = [
+    f"{HERE}.gone",
+    f"{HERE}.method(second)",
+    f"{HERE}Gone.method",
+    "no_such_module:Owner.method",
+]
+
+
+def test_names_that_have_moved_are_found():
+    assert releases.moved([*THERE, *MOVED, f"{__name__}:installed"]) == MOVED
+
+
+def test_a_release_that_is_not_tested_is_taken_if_it_has_every_name(installed):
+    installed("1.17.0")
+    with pytest.warns(UserWarning, match=r"trl 1.17.0 is .*; it has every name that rollwise uses"):
+        assert releases.unmet("trl", dict.fromkeys(THERE, "")) is None
+    said = releases.unmet("trl", dict.fromkeys([*THERE, *MOVED[:2]], ""))
+    assert f"this release lacks {MOVED[0]}, {MOVED[1]}: pip install" in said

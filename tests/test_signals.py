@@ -3,12 +3,11 @@
 import os
 import signal
 import threading
-from contextlib import suppress
 
 import pytest
 
 from rollwise import signals
-from rollwise.signals import TERMINATING, Dropped, StopRequest, raised_after, terminated_by_signals
+from rollwise.signals import TERMINATING, Dropped, StopRequest, terminated_by_signals
 
 HANDLED = (signal.SIGINT, *TERMINATING)
 
@@ -113,15 +112,3 @@ def test_a_process_that_starts_while_signals_are_held_back_handles_them_by_its_o
             os._exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, []) & set(HANDLED)
-
-
-def test_what_takes_too_long_ends_with_an_error():
-    before = signal.getsignal(signal.SIGALRM)
-    with raised_after(300.0, TimeoutError()):
-        assert 290 < signal.getitimer(signal.ITIMER_REAL)[0] <= 300
-    with pytest.raises(TimeoutError, match="hangs"), raised_after(0.05, TimeoutError("it hangs")):
-        with suppress(Exception):  # as a plug-in may
-            threading.Event().wait(300)
-        threading.Event().wait(300)
-    assert signal.getsignal(signal.SIGALRM) == before
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

@@ -13,12 +13,10 @@ from rollwise.config import CompareConfig, make_settings
 OF_A_SET = ("data", "engine", "grading", "model")
 """Sections of a record in which problem sets differ."""
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-
 
 @pytest.fixture
-def study(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+def study(monkeypatch, root):
+    monkeypatch.syspath_prepend(str(root / "benchmarks/study"))
     return importlib.import_module("study")
 
 

@@ -1,11 +1,15 @@
 """Random models of 17 tokens, and draws from them."""
 
+import asyncio
+
 import numpy as np
 import torch
 import transformers
 
+from rollwise import loops
 from rollwise.models.loading import model_path
 from rollwise.sampling import Draw, draw_seed
+from rollwise.step import LostDraw
 
 # The models here are so small that a second thread for a matrix product only waits: on busy cores
 # ten times as long as the product takes.
@@ -55,24 +59,29 @@ def make_draws(count, keys=PROMPTS, seed=0):
 
 
 def complete(engine, draws, prompts=PROMPTS):
-    """Everything that comes of the draws: draw -> completion."""
-    engine.submit(draws, prompts)
-    done = {}
-    while completions := engine.wait():
-        done |= {completion.draw: completion for completion in completions}
-    return done
+    """What comes of draws: draw -> response, or the `LostDraw` that it raised."""
+
+    async def all_of():
+        ends = (engine.complete(draw, prompts[draw.key]) for draw in draws)
+        return await asyncio.gather(*ends, return_exceptions=True)
+
+    found = dict(zip(draws, loops.run(all_of()), strict=True))
+    for end in found.values():
+        if isinstance(end, Exception) and not isinstance(end, LostDraw):
+            raise end
+    return found
 
 
 def complete_one(engine, prompts):
     """What comes of the first draw of the first prompt."""
-    (outcome,) = complete(engine, make_draws(1, prompts)[:1], prompts).values()
-    return outcome
+    (found,) = complete(engine, make_draws(1, prompts)[:1], prompts).values()
+    return found
 
 
-def as_tokens(completions):
-    return {draw: completion.tokens for draw, completion in completions.items()}
+def as_tokens(responses):
+    return {draw: response.tokens for draw, response in responses.items()}
 
 
 def uniforms(draw, count):
     """The random numbers that belong to a draw."""
-    return np.random.Generator(np.random.Philox(key=draw.seed)).random(count, dtype=np.float32)
+    return 1 - np.random.Generator(np.random.Philox(key=draw.seed)).random(count)

@@ -1,6 +1,7 @@
 """Which prompts to sample, and how many responses each deserves, in RL with verifiable rewards."""
 
-from importlib.metadata import version
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from rollwise.beliefs import Belief, DecayedBeta, LogitKalman
 from rollwise.prompts import CDAS, Curriculum, Posterior, Prioritized, PromptSampler, Uniform, Worth
@@ -18,6 +19,7 @@ from rollwise.sampling import (
     RolloutSession,
     Rounds,
     Schedule,
+    Score,
     Streamed,
     advantages,
     has_zero_variance,
@@ -25,7 +27,22 @@ from rollwise.sampling import (
     select_group,
 )
 
-__version__ = version("rollwise")
+if TYPE_CHECKING:  # pydantic and what else the commands need
+    from rollwise.api import Result, StopRun, TrainResult, compare, evaluate, train
+
+__version__: str
+
+
+def __getattr__(name: str) -> Any:
+    """Read the version, and import the commands, when they are first used."""
+    if name == "__version__":  # reading it takes a tenth of the import
+        from importlib.metadata import version
+
+        return version("rollwise")
+    if name in __all__:
+        return getattr(import_module("rollwise.api"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "CDAS",
@@ -46,15 +63,22 @@ __all__ = [
     "Posterior",
     "Prioritized",
     "PromptSampler",
+    "Result",
     "RolloutSession",
     "Rounds",
     "Schedule",
+    "Score",
+    "StopRun",
     "Streamed",
+    "TrainResult",
     "Uniform",
     "Worth",
     "__version__",
     "advantages",
+    "compare",
+    "evaluate",
     "has_zero_variance",
     "pass_at_k",
     "select_group",
+    "train",
 ]

@@ -20,6 +20,10 @@ class DataError(RollwiseError):
     """A data set cannot be read or used."""
 
 
+class MissingDataError(DataError):
+    """A data set is not there, or is out of reach."""
+
+
 class ModelError(RollwiseError):
     """A model cannot be loaded or used."""
 
@@ -46,17 +50,33 @@ class PolicyError(RollwiseError):
     exit_code = 3
 
 
-def half_of_a_pair(text: str) -> str:
-    r"""Return the first lone surrogate of a text as JSON writes it, such as `\ud800`; "" if none.
+SHORTAGES = {
+    errno.ENOSPC: "free space where the output goes; what was saved is kept",
+    errno.EMFILE: "allow more open files (`ulimit -n 1024`)",
+    errno.ENAMETOOLONG: "the name is too long for a file",
+    errno.ENFILE: "the system has too many open files",
+}
+"""What to do where a system has run out of something, by the number of the error."""
 
-    It is not a character: UTF-8 cannot encode it, and no tokenizer accepts it.
-    """
+
+def shortage(error: BaseException) -> str:
+    """Return what to do where the system or a device has run out of something; "" otherwise."""
+    if is_out_of_memory(error):
+        return (
+            "there is not enough memory; lower `engine.batch_size`, `engine.max_new_tokens` or "
+            "`prompts.batch_size`"
+        )
+    return SHORTAGES.get(getattr(error, "errno", None) or 0, "")
+
+
+def half_of_a_pair(text: str) -> str:
+    r"""Return the first lone surrogate of a text as JSON writes it (`\ud800`); "" if none."""
     found = re.search("[\ud800-\udfff]", text)
     return f"\\u{ord(found[0]):04x}" if found else ""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Say whether an error, of any form, means that this machine or a device ran out of memory."""
+    """Return whether an error, of any form, means that the host or a device ran out of memory."""
     of_torch = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
     of_system = getattr(error, "errno", None) == errno.ENOMEM
     of_loader = isinstance(error, ImportError) and "failed to map segment" in str(error)

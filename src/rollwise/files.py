@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +22,9 @@ CHECKSUMS = "checksums.txt"
 
 _CHECKPOINT = re.compile(r"step-(\d{6,})")
 
+_HELD: set[Path] = set()
+"""The folders that this process has locked."""
+
 log = logging.getLogger(__name__)
 
 
@@ -29,10 +32,8 @@ log = logging.getLogger(__name__)
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a path to write a file or a folder to; it is renamed to `path` at the end of the block.
 
-    If the block fails, what it wrote is removed and `path` stays as it was.
-
-    Raises:
-        RunError: The system refused to write, for example because the disk is full.
+    If the block fails, what it wrote is removed and `path` stays as it was. A `RunError` says that
+    the system refused to write, for example because the disk is full.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
@@ -48,8 +49,8 @@ def written_whole(path: Path) -> Iterator[Path]:
         # safetensors wraps the system's errors in its own.
         if isinstance(error, OSError) or type(error).__name__ == "SafetensorError":
             raise RunError(
-                f"could not write {path}: {error}; none of it was kept, and what was there "
-                "before still is"
+                f"could not write {path}: {error}; nothing was written, and what was there "
+                "before is unchanged"
             ) from error
         raise
 
@@ -61,46 +62,33 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_checksums(folder: Path, patterns: Iterable[str] = ("**/*",)) -> None:
-    """Write `checksums.txt` into a folder: the SHA-256 of each file in it, or of some.
-
-    Existing lines are kept, so that a file that has changed since does not pass as undamaged.
-    """
-    file = folder / CHECKSUMS
-    lines = file.read_text("utf-8", "replace").splitlines() if file.exists() else []
-    sums = {name: known for known, _, name in (line.partition("  ") for line in lines)}
-    found = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
-    new = {path: path.relative_to(folder).as_posix() for path in found}
-    unknown = [path for path, name in new.items() if name not in sums]
-    sums |= {new[path]: known for path, known in _checksums(unknown).items()}
-    if unknown:
-        write_text(file, "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)))
+    """Write `checksums.txt` into a folder: the SHA-256 of each file in it, or of some."""
+    names = {str(p.relative_to(folder)) for pattern in patterns for p in folder.glob(pattern)}
+    sums = _checksums(folder, sorted(name for name in names if (folder / name).is_file()))
+    write_text(folder / CHECKSUMS, "".join(f"{found}  {name}\n" for name, found in sums.items()))
 
 
-def damaged_files(folder: Path, within: str = "") -> list[str] | None:
-    """List the files of a folder that are not as they were written; None if it has no checksums.
-
-    Only files whose path in the folder begins with `within` are read.
-    """
+def damaged_files(folder: Path, within: str = "") -> list[str]:
+    """List the files of a folder, `within` a part of it, that are not as its checksums say."""
     try:
         lines = (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        return None
+        return []
     except (OSError, UnicodeDecodeError):
         return [CHECKSUMS]
-    wanted = {name: found for found, _, name in (line.partition("  ") for line in lines)}
-    paths = {folder / name: name for name in wanted if name.startswith(within)}
-    found = _checksums([path for path in paths if path.is_file()])
-    return [name for path, name in paths.items() if found.get(path) != wanted[name]]
+    wanted = {name: known for known, _, name in (line.partition("  ") for line in lines)}
+    names = [name for name in wanted if name.startswith(within)]
+    found = _checksums(folder, [name for name in names if (folder / name).is_file()])
+    return [name for name in names if found.get(name) != wanted[name]]
 
 
-def _checksums(paths: list[Path]) -> dict[Path, str]:
+def _checksums(folder: Path, names: Sequence[str]) -> dict[str, str]:
+    def checksum(name: str) -> str:
+        with (folder / name).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
     with ThreadPoolExecutor(4) as threads:  # hashing leaves other threads free to run
-        return dict(zip(paths, threads.map(_checksum, paths), strict=True))
-
-
-def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return dict(zip(names, threads.map(checksum, names), strict=True))
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -113,23 +101,24 @@ def list_checkpoints(folder: Path) -> list[Path]:
 def locked(folder: Path) -> Iterator[None]:
     """Keep other processes out of a folder, which is created if missing and then kept if used.
 
-    The lock is the system's (`fcntl`): it ends with the process that holds it, however that ends,
-    and processes forked from it do not hold it. Where the file system has no locks, a warning says
-    so.
-
-    Raises:
-        RunError: Another process has locked the folder, or it cannot be made.
+    The lock is the system's (`fcntl`): it ends with its process, however that ends, and forks do
+    not hold it. Where the file system has no locks, a warning says so. A `RunError` says that
+    another process has locked the folder, or that it cannot be made.
     """
-    path = folder / LOCK
+    path, held = folder / LOCK, folder.absolute()
+    if held in _HELD:  # the system's lock is of the whole process
+        raise RunError(f"{folder} is in use by another thread of this program")
     try:
         made = [p for p in (folder, *folder.parents) if not p.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = _take_lock(path)
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         raise RunError(f"cannot write to the folder {folder}: {error}") from None
+    _HELD.add(held)
     try:
         yield
     finally:
+        _HELD.discard(held)
         path.unlink(missing_ok=True)  # before the lock is released
         os.close(descriptor)
         with suppress(OSError):  # it holds something now
@@ -138,7 +127,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Say whether another process has locked a folder; this process must not hold the lock."""
+    """Return whether another process has locked a folder; this process must not hold the lock."""
     with suppress(OSError), (folder / LOCK).open("rb+") as file:
         return not _try_lock(file.fileno())
     return False  # there is no lock, or the file system has none

@@ -1,22 +1,52 @@
-"""Plug-ins of your own: finding what `module:name` names."""
+"""Plug-ins of your own: finding what `module:name` names, or what a program has in memory."""
 
 import importlib
 import inspect
 import os
 import sys
 import traceback
-from collections.abc import Sequence
-from types import ModuleType
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from types import MappingProxyType, ModuleType
 from typing import Any
 
-from rollwise.errors import ConfigError, PluginError, one_line
+from rollwise.errors import ConfigError, PluginError, RollwiseError, one_line, shortage
 
 _LOADED: dict[str, ModuleType] = {}
 """The plug-ins that were loaded: the name of each in its module -> that module."""
 
+IN_MEMORY = "in memory:"
+"""How the name begins of what a program in Python has given as an object: `in memory:grade`."""
+
+_OBJECTS: ContextVar[Mapping[str, Any]] = ContextVar("_OBJECTS", default=MappingProxyType({}))
+
+
+@contextmanager
+def in_memory(objects: Mapping[str, Any]) -> Iterator[None]:
+    """Let names that begin with `IN_MEMORY` stand for these objects, in this block and thread."""
+    token = _OBJECTS.set(objects)
+    try:
+        yield
+    finally:
+        _OBJECTS.reset(token)
+
+
+def objects_in_memory() -> Mapping[str, Any]:
+    """Return what names stand for objects now, and these."""
+    return _OBJECTS.get()
+
+
+def source_of(found: object) -> str:
+    """Return the source of a function, class or object; "" if it is not known."""
+    for each in (found, type(found)):
+        with suppress(OSError, TypeError):
+            return inspect.getsource(each)  # type: ignore[arg-type]
+    return ""
+
 
 def is_plugin(name: object) -> bool:
-    """Say whether `name` has the form `module:name`, which no built-in name has."""
+    """Return whether `name` has the form `module:name`, which no built-in name has."""
     return isinstance(name, str) and ":" in name
 
 
@@ -27,28 +57,25 @@ def plugin_folders(folder: str | None = None) -> tuple[str, ...]:
 
 
 def load_plugin(name: str, folders: Sequence[str], what: str = "class") -> Any:
-    """Import what `module:name` names.
+    """Import what `module:name` names, from these folders or Python's path.
 
-    Args:
-        name: The module's name, a colon, and a name in that module.
-        folders: Where the module may be; they go to the front of Python's path and stay there, as
-            the current folder does with `python -m`.
-        what: What should be found, such as `class`, for the errors.
-
-    Raises:
-        ConfigError: The name has another form, or there is no such module, or it has no such
-            name. The message says what was looked for, where, and what there is.
-        Exception: Whatever the module raises when it is imported.
+    The folders stay at the front of Python's path. A `ConfigError` says `what` was looked for, such
+    as a `class`, where, and what there is. Whatever the module raises on import is passed on.
     """
+    if name.startswith(IN_MEMORY):
+        if name not in _OBJECTS.get():
+            raise ConfigError(
+                f"`{name.removeprefix(IN_MEMORY)}` was given in a Python program, and only its "
+                "source is kept: resume from Python, and give it again"
+            )
+        return _OBJECTS.get()[name]
     kind = what.split()[-1]
     module_name, _, attribute = name.partition(":")
     if not (module_name and attribute):
         raise ConfigError(f"a {what} must be given as module:{kind}, got {name!r}")
     if module_name == "__main__":
-        raise ConfigError(
-            f"{name!r}: workers do not run your script again, so the {kind} must be in a module of "
-            "its own"
-        )
+        advice = f"put the {kind} in a module of its own"
+        raise ConfigError(f"{name!r}: worker processes do not run your script; {advice}")
     module = _import(module_name, name, folders)
     if module_name.partition(".")[0] != "rollwise":
         _LOADED[attribute] = module
@@ -70,45 +97,51 @@ def plugin_name(plugin: object) -> str:
 
 
 def raised_in_plugin(error: BaseException) -> str:
-    """Say which method of a plug-in an error came through, and its last line there; "" if none."""
-    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    """Describe an error by the method of a plug-in that it came through; "" if there is none."""
     files = {getattr(module, "__file__", None) for module in _LOADED.values()}
-    own = [(code, line) for code, line in frames if code.co_filename in files]
-    if not own:
-        return ""
-    (called, _), (last, line) = own[0], own[-1]
-    owner, _, method = called.co_qualname.rpartition(".")
-    name = ":".join(filter(None, [inspect.getmodulename(called.co_filename), owner]))
-    return f"{name}: `{method}` ({last.co_filename}, line {line}) raised {one_line(error)}"
+    frames = traceback.walk_tb(error.__traceback__)
+    if own := [(f.f_code, line) for f, line in frames if f.f_code.co_filename in files]:
+        (called, _), (last, line) = own[0], own[-1]
+        owner, _, method = called.co_qualname.rpartition(".")
+        module = inspect.getmodulename(called.co_filename)
+        place = f"{last.co_filename}, line {line}"
+    else:  # it may have refused its arguments: "Class.method() takes 2 positional arguments"
+        owner, _, method = str(error).partition("(")[0].partition(".")
+        if not isinstance(error, TypeError) or owner not in _LOADED:
+            return ""
+        module = _LOADED[owner].__name__
+        place = _place(getattr(_LOADED[owner], owner), method)
+    name = ":".join(filter(None, [module, owner]))
+    return f"{name}: `{method}` ({place}) raised {one_line(error)}"
 
 
-def called_wrongly(error: BaseException) -> str:
-    """Say which method of a plug-in does not take what it was called with; "" if none."""
-    owner, _, method = str(error).partition("(")[0].partition(".")
-    if not isinstance(error, TypeError) or owner not in _LOADED:
-        return ""
-    return f"{_LOADED[owner].__name__}:{owner}: `{method}` raised {one_line(error)}"
+@contextmanager
+def naming_plugins() -> Iterator[None]:
+    """Turn an error that came through a plug-in in this block into one that names its method."""
+    try:
+        yield
+    except Exception as error:
+        said = raised_in_plugin(error)
+        if isinstance(error, RollwiseError) or shortage(error) or not said:
+            raise
+        raise PluginError(said) from error
 
 
 def wrong_result(plugin: object, method: str, wanted: str, got: object) -> PluginError:
     """Make the error for a plug-in's method that did not return what is `wanted`."""
-    place, kind = _place(plugin, method), type(got).__name__
-    where = f" ({place[0]}, line {place[1]})" if place else ""
     return PluginError(
-        f"{plugin_name(plugin)}: `{method}`{where} must return {wanted}, got {kind}: {got!r:.100}"
+        f"{plugin_name(plugin)}: `{method}` ({_place(type(plugin), method)}) must return {wanted}, "
+        f"got {type(got).__name__}: {got!r:.100}"
     )
 
 
-def _place(plugin: object, method: str) -> tuple[str, int] | None:
-    """Find the file and line where a method is defined, or else the class; None outside Python."""
-    kind = type(plugin)
-    found = getattr(kind, method, None)
-    if code := getattr(getattr(found, "fget", found), "__code__", None):
-        return code.co_filename, code.co_firstlineno
-    try:
-        return inspect.getsourcefile(kind) or "", inspect.getsourcelines(kind)[1]
-    except (OSError, TypeError):
-        return None
+def _place(kind: type, method: str) -> str:
+    """Return file and line of a method, or of its class if it is not written in Python."""
+    found: Any = getattr(kind, method, None)
+    for each in (getattr(found, "fget", found), kind):
+        with suppress(OSError, TypeError):
+            return f"{inspect.getsourcefile(each)}, line {inspect.getsourcelines(each)[1]}"
+    return "no source"
 
 
 def _import(module_name: str, name: str, folders: Sequence[str]) -> ModuleType:
@@ -118,12 +151,9 @@ def _import(module_name: str, name: str, folders: Sequence[str]) -> ModuleType:
     try:
         return importlib.import_module(module_name)
     except SystemExit as error:
-        raise ConfigError(
-            f"{name!r}: importing {module_name} ended in exit({error.code})"
-        ) from None
+        said = f"importing {module_name} ended in exit({error.code})"
     except ModuleNotFoundError as error:
         if not f"{module_name}.".startswith(f"{error.name}."):
             raise  # the module is there, and something that it imports is not
-        raise ConfigError(
-            f"{name!r}: no module {error.name!r} in {' or '.join(folders)} or on Python's path"
-        ) from error
+        said = f"no module {error.name!r} in {' or '.join(folders)} or on Python's path"
+    raise ConfigError(f"{name!r}: {said}")

@@ -1,13 +1,12 @@
 """Signals that ask a command to stop: Ctrl-C, and SIGTERM and SIGHUP, which clusters send."""
 
+import functools
 import math
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from traceback import walk_stack
 from types import FrameType
 from typing import Any, Self
 
@@ -26,12 +25,8 @@ class Terminated(KeyboardInterrupt):
         self.number = number
 
 
-class Dropped(BaseException):
+class Dropped(KeyboardInterrupt):
     """Work that could be done again is dropped, because the process must end."""
-
-
-class _TimeIsUp(BaseException):
-    """Work takes too long; no `except Exception` of a plug-in takes it for its own error."""
 
 
 @contextmanager
@@ -54,46 +49,57 @@ def _handled(
             signal.signal(number, earlier)
 
 
+class Overdue(KeyboardInterrupt):
+    """Work that an `alarm` watches has taken too long; `loops.run` raises `error` in its place."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 @contextmanager
-def raised_after(seconds: float, error: Exception) -> Iterator[None]:
-    """Raise `error`, by SIGALRM, once this block has taken `seconds`; only in the main thread."""
+def alarm(seconds: float, error: Exception) -> Iterator[Callable[[], object]]:
+    """Raise `Overdue`, by SIGALRM, once this block has taken `seconds`; only in the main thread.
+
+    Yields a function that begins the time anew.
+    """
     if threading.current_thread() is not threading.main_thread() or seconds == math.inf:
-        yield
+        yield lambda: None
         return
 
     def end(number: int, frame: FrameType | None) -> None:
-        raise _TimeIsUp
+        raise Overdue(error)
 
     with _handled([signal.SIGALRM], end):
-        timer = signal.setitimer(signal.ITIMER_REAL, seconds)
+        begin = functools.partial(signal.setitimer, signal.ITIMER_REAL, seconds)
+        begin()
         try:
-            yield
-        except _TimeIsUp:
-            raise error from None
+            yield begin
         finally:
-            signal.setitimer(signal.ITIMER_REAL, *timer)
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
 @contextmanager
 def terminated_by_signals() -> Iterator[None]:
     """In this block SIGTERM and SIGHUP raise `Terminated`, unless they are ignored (`nohup`).
 
-    An exception that a signal raises in a finalizer, or another of Python's own callbacks, is lost
-    there; in this block the signal is then sent again, Ctrl-C too. Outside the main thread this
-    does nothing.
+    An exception that a signal raises in a finalizer is lost there, so in this block the signal is
+    sent again, Ctrl-C too. Outside the main thread this does nothing.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
         raise Terminated(number)
 
     def send_again(lost: "sys.UnraisableHookArgs") -> None:
-        if not isinstance(lost.exc_value, (KeyboardInterrupt, Dropped)):
+        if not isinstance(lost.exc_value, KeyboardInterrupt):
             hook(lost)
             return
         other = signal.SIGTERM if isinstance(lost.exc_value, Dropped) else signal.SIGINT
         number = getattr(lost.exc_value, "number", other)
-        arguments = (number, sys._getframe())
-        threading.Thread(target=_send_outside, args=arguments, daemon=True).start()
+        main = threading.main_thread().ident
+        again = threading.Timer(0.05, signal.pthread_kill, (main, number))
+        again.daemon = True
+        again.start()
 
     hook = sys.unraisablehook
     with _handled(TERMINATING, end):
@@ -104,21 +110,9 @@ def terminated_by_signals() -> Iterator[None]:
             sys.unraisablehook = hook
 
 
-def _send_outside(number: int, frame: FrameType) -> None:
-    """Send a signal to the main thread once it has left `frame`, where what it raises is lost."""
-    main = threading.main_thread().ident
-    assert main is not None
-    while any(each is frame for each, _ in walk_stack(sys._current_frames()[main])):
-        time.sleep(0.001)
-    signal.pthread_kill(main, number)
-
-
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Hold `STOPPING` back in this block, and in processes that start in it until they `release`.
-
-    Otherwise they would handle them as this process does, or end in a traceback while importing.
-    """
+    """Hold `STOPPING` back in this block, and in what starts in it until it is `release`d."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:
         yield
@@ -164,8 +158,8 @@ class StopRequest:
     @contextmanager
     def droppable(self) -> Iterator[None]:
         """Mark work that may be dropped; raises `Dropped` also if there is no time to begin it."""
-        self._droppable = True
         try:
+            self._droppable = True
             self._drop_if_due()
             yield
         finally:

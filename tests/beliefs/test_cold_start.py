@@ -21,9 +21,9 @@ def drawn(seed=0, steps=40, batch=32, logits=LOGITS):
         yield indices, correct.astype(np.int64), np.ones(batch, dtype=np.int64)
 
 
-def loss_of_first_visits(belief, **how):
+def loss_of_first_visits(belief):
     seen, losses = np.zeros(400, dtype=bool), []
-    for indices, correct, counts in drawn(**how):
+    for indices, correct, counts in drawn():
         expected = belief.believe(indices)[0]
         loss = -np.where(correct == 1, np.log(expected), np.log1p(-expected))
         losses.extend(loss[~seen[indices]])
@@ -126,10 +126,32 @@ def test_rare_labels_share_a_weight():
     assert features.dot(np.array([999]))[0] == features.dot(np.array([900]))[0] > 0
 
 
+def test_vectors_mean_the_same_on_a_processor_that_finds_another_basis(monkeypatch):
+    """Skills that are equally frequent: every rotation of the directions is as right as another."""
+    skills = np.eye(12)[PLACES % 12]
+    belief = believing(skill=skills)
+    for step in drawn(logits=np.where(PLACES % 12 < 3, 2.0, -2.0)):
+        belief.learn(*step)
+    svd = np.linalg.svd
+
+    def rotated(matrix, **how):
+        left, sizes, right = svd(matrix, **how)
+        turn, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(11, 11)))
+        right[:11] = turn @ right[:11]
+        return left, sizes, right
+
+    monkeypatch.setattr(np.linalg, "svd", rotated)
+    other = believing(skill=skills)
+    other.load_state_dict(belief.state_dict())
+    np.testing.assert_allclose(other.believe(PLACES)[0], belief.believe(PLACES)[0], rtol=1e-9)
+
+
 def test_a_state_of_other_features_is_refused():
-    first, second = believing(level=(PLACES % 4).tolist()), LogitKalman(400)
-    for one, other in ((first, second), (second, first)):
-        with pytest.raises(ValueError, match=r"with features\.columns '(level)?', this one has"):
+    levels, none = believing(level=(PLACES % 4).tolist()), LogitKalman(400)
+    for one, other in ((levels, none), (none, levels)):
+        with pytest.raises(
+            ValueError, match=r"its features\.columns is '(level)?', not '(level)?'$"
+        ):
             one.load_state_dict(other.state_dict())
 
 

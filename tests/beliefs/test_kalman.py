@@ -3,17 +3,9 @@
 import numpy as np
 import pytest
 
-from rollwise.beliefs.kalman import LogitKalman, laplace_step, posterior
+from rollwise.beliefs.features import Features
+from rollwise.beliefs.kalman import LogitKalman, posterior
 from rollwise.beliefs.ratings import logistic
-
-
-def test_a_posterior_worked_out_by_hand():
-    """At z = log 3, σ(z) = ¾. With m = 0 and one correct response the mode solves ¼ = z/v, so that
-    v = 4·log 3 has it there; the curvature is ¾·¼ + 1/v."""
-    variance = 4 * np.log(3)
-    mode, after = laplace_step(np.zeros(2), np.full(2, variance), np.array([1, 0]), np.ones(2))
-    assert mode == pytest.approx([np.log(3), -np.log(3)])
-    assert after == pytest.approx([1 / (3 / 16 + 1 / variance)] * 2)
 
 
 def test_the_posterior_has_the_moments_found_by_integration():
@@ -33,25 +25,20 @@ def test_the_posterior_has_the_moments_found_by_integration():
         assert found[1][i] == pytest.approx(width, rel=0.02)
 
 
-def test_the_first_step_finds_the_level_of_prompts_not_yet_drawn():
+def test_the_first_step_finds_the_level_and_later_drifts_are_smoothed():
     """Of 100 responses 25 are correct where ½ was expected: the shift is (25 − 50)/Σ ∂p̂/∂L, where
-    p̂ = σ(m/√(1 + π·1.5/8)) has the derivative ¼/√(1 + π·1.5/8) at ½."""
+    p̂ = σ(m/√(1 + π·1.5/8)) has the derivative ¼/√(1 + π·1.5/8) at ½. After many steps without
+    surprise, 2 of 4 at ½, a step of 3 of 4 has the drift gain·(3 − 2)/(4·¼/√(1 + πv/8))."""
+    width = np.sqrt(1 + np.pi * 1.5 / 8)
     belief = LogitKalman(200)
     belief.learn(np.arange(100), np.arange(100) % 4 == 0, np.ones(100))
-    mean, _ = belief.logits(np.array([150]))
-    shift = -np.sqrt(1 + np.pi * 1.5 / 8)
-    assert mean == pytest.approx([shift])
-    assert belief.metrics()["belief_drift"] == pytest.approx(shift)
-
-
-def test_later_drifts_are_smoothed():
-    """After many steps without surprise, 2 of 4 at ½, a step of 3 of 4 has the drift
-    gain·(3 − 2)/(4·¼/√(1 + πv/8))."""
+    assert belief.logits(np.array([150]))[0] == pytest.approx([-width])
+    assert belief.metrics()["belief_drift"] == pytest.approx(-width)
     belief = LogitKalman(40_000, drift_gain=0.3)
     for step in range(10):
         belief.learn(np.arange(4) + 4 * step, [1, 0, 1, 0], [1] * 4)
     belief.learn(np.arange(4) + 40, [1, 1, 1, 0], [1] * 4)
-    assert belief.metrics()["belief_drift"] == pytest.approx(0.3 * np.sqrt(1 + np.pi * 1.5 / 8))
+    assert belief.metrics()["belief_drift"] == pytest.approx(0.3 * width)
 
 
 @pytest.mark.parametrize("reward", [0, 1])
@@ -94,20 +81,33 @@ def test_what_was_learnt_is_forgotten_and_the_set_stays_as_wide():
         assert variances == pytest.approx([kept * variance + 1 - kept, 1.0])
 
 
-def test_strength_is_that_of_the_beta_with_this_logit_variance():
-    """s = 1/(v·p(1 − p)): at p = ½ and v = 1, 4 pseudo-counts, and 4/v after 2 of 4 correct."""
-    belief = LogitKalman(1, initial_variance=1.0, noise=0.0, drift_gain=0.0)
-    assert belief.believe(np.array([0]))[1] == pytest.approx([4.0])
-    belief.learn(np.array([0]), [2], [4])
-    (_,), (variance,) = belief.logits(np.array([0]))
-    assert belief.believe(np.array([0]))[1] == pytest.approx([4.0 / variance])
-
-
-def test_the_mean_is_that_of_the_logit_normal():
-    """σ(m/√(1 + πv/8)) is within 0.02 of the integral of σ over N(m, v)."""
+def test_mean_and_strength_are_those_of_the_logit_normal():
+    """σ(m/√(1 + πv/8)) is within 0.02 of the integral of σ over N(m, v). The strength is
+    1/(v·p(1 − p)): at p = ½ and v = 1, 4 pseudo-counts, and 4/v after 2 of 4 correct."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    one = np.array([0])
     for rate in (0.05, 0.3, 0.5, 0.8):
         belief = LogitKalman(1, initial_pass_rate=rate, initial_variance=2.0)
-        mean, variance = belief.logits(np.array([0]))
+        mean, variance = belief.logits(one)
         exact = logistic(mean + np.sqrt(variance) * nodes) @ weights / weights.sum()
-        assert belief.believe(np.array([0]))[0] == pytest.approx([exact], abs=0.02)
+        assert belief.believe(one)[0] == pytest.approx([exact], abs=0.02)
+    belief = LogitKalman(1, initial_variance=1.0, noise=0.0, drift_gain=0.0)
+    assert belief.believe(one)[1] == pytest.approx([4.0])
+    belief.learn(one, [2], [4])
+    assert belief.believe(one)[1] == pytest.approx(4.0 / belief.logits(one)[1])
+
+
+@pytest.mark.parametrize(
+    ("given", "columns", "before", "after"),
+    [
+        ({}, {}, 0.5, 0.12),
+        ({"initial_pass_rate": 0.3}, {}, 0.3, 0.3),  # as is given wins
+        ({}, {"pass_rate": [0.0, 0.1, None, 0.8]}, 0.3, 0.12),
+        ({}, {"pass_rate": ["easy", "hard", "", "hard"]}, 0.5, 0.12),
+    ],
+)
+def test_it_begins_at_what_is_known_of_the_whole_set(given, columns, before, after):
+    belief = LogitKalman(4, features=Features(columns), **given)
+    assert belief.mean(slice(None)).mean() == pytest.approx(before)
+    belief.start_at(0.12)
+    assert belief.mean(slice(None)).mean() == pytest.approx(after)

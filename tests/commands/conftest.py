@@ -4,41 +4,30 @@ import json
 
 import numpy as np
 import pytest
+from drawn import TINY
 from tiny_models import make_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from rollwise.cli import main
 from rollwise.commands import compare_runs, drawing
-from rollwise.engines import Completion, Engine, LostDraw
+from rollwise.engines import Engine
+from rollwise.step import LostDraw, Response
+from rollwise.training.build import LocalBackend
 
 
 class FakeEngine(Engine):
     """Answers by a table: key -> the texts of its responses; a text of None is a lost draw."""
 
     def __init__(self, texts):
-        self.texts, self._waiting = texts, []
+        self.texts = texts
 
-    @property
-    def free_slots(self):
-        return None
-
-    def submit(self, draws, prompts):
-        self._waiting += draws
-
-    def wait(self):
-        drawn, self._waiting = [self._draw(draw) for draw in self._waiting], []
-        return drawn
-
-    def _draw(self, draw):
+    async def complete(self, draw, prompt):
         texts = self.texts(draw.key) if callable(self.texts) else self.texts[draw.key]
         text = texts[draw.index % len(texts)]
         if text is None:
-            return LostDraw(draw, "as told")
-        return Completion(draw, [5, 1], np.zeros(2, dtype=np.float32), text, truncated=False)
-
-    def cancel(self, draws):
-        return 0
+            raise LostDraw("as told")
+        return Response([5, 1], np.zeros(2, dtype=np.float32), text)
 
     def load_weights(self, weights):
         pass
@@ -49,7 +38,7 @@ def speak(monkeypatch):
     """Has the engine say what a table says: `speak({key: [text, ...]})`."""
 
     def speak(texts):
-        monkeypatch.setattr("rollwise.models.building.open_engine", lambda *_: FakeEngine(texts))
+        monkeypatch.setattr(LocalBackend, "make_engine", lambda _: FakeEngine(texts))
 
     return speak
 
@@ -66,6 +55,15 @@ def reader(tmp_path_factory):
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>").save_pretrained(folder)
     vocabulary_of = {"vocab_size": len(vocabulary), "eos_token_id": 0, "pad_token_id": None}
     make_model(context=2048, **vocabulary_of).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(request, tmp_path_factory):
+    """An evaluation or preparation of the built-in task, by the module, without interruption."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    command = request.module.__name__.rpartition("test_")[2]
+    assert main([command, "--output", str(folder), *TINY]) == 0
     return folder
 
 

@@ -15,16 +15,17 @@ rewards = "REWARDS"
 prompts = {batch_size = 8}
 
 [methods.GRPO]
-exit = {type = "fixed_count", samples = 2}
+method = "grpo"
+exit = {samples = 2}
 
 [methods."own | <b>rule"]
-exit = {type = "balanced", positives = 1, negatives = 1}
+method = "reinforce_ada"
+exit = {positives = 1, negatives = 1}
 schedule = {size = 2, rounds = 8}
 group = {size = 2}
 
 [methods.single]
-exit = {type = "fixed_count", samples = 1}
-advantage = {baseline = "belief"}
+prompts = {type = "uniform"}
 """
 
 
@@ -51,6 +52,7 @@ def test_what_a_replay_writes_and_says(tmp_path, methods, say):
     assert "32 prompts of 8 recorded responses" in shown
     line = "single: 8 prompts by uniform · single responses · objective linear · baseline belief"
     assert line in shown
+    assert "It has not been shown to predict what training gains" in shown
     text = (tmp_path / "out/comparison.md").read_text(encoding="utf-8")
     assert re.search(r"^\| GRPO \| 8 \| 16 \| \d+ \| (\d+) → \1 % \| [\d.]+ \| 0 % \|$", text, re.M)
     assert re.search(r"^\| own \\\| <b>rule \| .* \| [1-9]\d* % \|$", text, re.M)
@@ -63,7 +65,8 @@ def test_what_a_replay_writes_and_says(tmp_path, methods, say):
     draws = [figures["draws"] for figures in own["replays"]["recorded"].values()]
     assert own["means"]["draws"]["value"] == np.mean(draws)
     assert len(set(draws)) > 1
-    assert "other prompts like these" in shown and "other prompts like these" in text
+    for said in ("other prompts like these", "not been shown to predict"):  # what signal is not
+        assert said in shown and said in text
     first = (tmp_path / "out/comparison.json").read_bytes()
     say("compare", tmp_path / "out", "--resume")
     assert (tmp_path / "out/comparison.json").read_bytes() == first
@@ -80,11 +83,10 @@ def test_without_lengths_draws_are_the_cost(tmp_path, methods, say):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("seeds = 6", "seeds = 6\ntokens = 9"), "with `rewards` give `steps`, or no length; got"),
+        (("seeds = 6", "seeds = 6\ntokens = 9"), "`tokens` is for training, and with `rewards`"),
         (("seeds = 6", "seeds = 6\ntarget = 0.5"), "`target` is for training, and with `rewards`"),
         (("rewards.jsonl", "no.jsonl"), "no such file: .*no.jsonl"),
         (("batch_size = 8", "batch_size = 64"), "method `GRPO`: `prompts`: batch_size must be"),
-        (("seeds = 6", 'seeds = 6\nbaseline = "x"'), "`baseline` must be one of the methods"),
     ],
 )
 def test_what_is_wrong_with_a_replay_is_said(tmp_path, methods, say, change, said):

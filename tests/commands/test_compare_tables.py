@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rollwise.commands.compare_tables import comparison_tables, in_words
+from rollwise.commands.show import comparison_tables, in_words
 from rollwise.statistics.curves import COSTS, Curve, compare_methods
 
 
@@ -30,9 +30,11 @@ def compared(*ends):
 )
 def test_a_difference_has_a_verdict_where_it_has_an_interval(ends, seeds, verdict, said):
     comparison = compared(*ends)
-    title, _, rows = comparison_tables(comparison)[0]
+    title, header, rows = comparison_tables(comparison)[0]
     assert f"at the end, {seeds}, and" in title
-    assert (rows[1][0], rows[1][-1], bool(rows[1][-2])) == ("other", verdict, bool(verdict))
+    row = dict(zip(header, rows[1], strict=True))
+    assert (row["method"], row["verdict"]) == ("other", verdict)
+    assert bool(row["difference"]) is bool(verdict)
     first, *_ = in_words(comparison)
     assert first.startswith("other: ") and said in first
 
@@ -50,3 +52,21 @@ def test_a_target_that_was_not_reached_has_no_cost(ends, reached, cell):
     assert header[:2] == ["method", "reached"]
     assert rows[1][1] == reached
     assert [shown.split()[0] if cell[0] == "0" else shown for shown in rows[1][2:]] == [cell] * 3
+
+
+@pytest.mark.parametrize(("gains", "learned"), [((0.01, 0.02), False), ((0.2, 0.3), True)])
+def test_no_cost_is_shown_where_the_baseline_learned_nothing(gains, learned):
+    """Before training 0.11 and 0.13: 0.12 ± 0.127 by Student's t with one degree of freedom."""
+    costs = {name: np.array([0.0, 9.0]) for name in COSTS}
+    starts = (0.11, 0.13)
+    runs = {
+        seed: Curve(np.array([start, start + gain]), costs)
+        for seed, (start, gain) in enumerate(zip(starts, gains, strict=True))
+    }
+    comparison = compare_methods({"base": runs}, "base", None, {})
+    titles = [title for title, *_ in comparison_tables(comparison)]
+    assert any(title.startswith("Cost of") for title in titles) == learned
+    (_, header, [row]), *_ = comparison_tables(comparison)
+    assert row[header.index("before")] == "0.120"
+    said = "base is not shown to have learned: 0.135 is not above"
+    assert " ".join(in_words(comparison)).startswith(said) != learned

@@ -1,22 +1,19 @@
 """`rollwise evaluate`: what it writes and shows, how it resumes, what it refuses."""
 
+import shutil
+from dataclasses import asdict
+
 import pyarrow.parquet as pq
 import pytest
-from drawn import TINY, contents_of, summary_of
+from drawn import TINY, summary_of
 from row_files import write_rows
 
 from rollwise.cli import main
-from rollwise.config import EvaluateConfig, make_config, make_settings
+from rollwise.config import EvaluateConfig, PrepareConfig, make_config, make_settings
+from rollwise.errors import ConfigError
+from rollwise.files import list_checkpoints
 from rollwise.records import RunFolder
 from rollwise.tasks import read_problems
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """An evaluation of the built-in model that was not interrupted."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    assert main(["evaluate", "--output", str(folder), *TINY]) == 0
-    return folder
 
 
 def test_what_is_in_the_folder_and_the_summary_is_of_the_responses(whole):
@@ -47,8 +44,8 @@ def test_what_is_in_the_folder_and_the_summary_is_of_the_responses(whole):
     assert not {"turns", "ends"} & figures.keys()  # of single responses
 
 
-def test_episodes_are_played_and_resume_to_the_same_files(tmp_path, say, kill_after):
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
+def test_episodes_are_played(tmp_path, say):
+    whole = tmp_path / "whole"
     tool = ["--benchmarks", "tool-sums", *TINY, "--engine.max_new_tokens", "24"]
     say("evaluate", whole, *tool)
     config = make_settings(EvaluateConfig, RunFolder(whole).read_config())
@@ -62,19 +59,13 @@ def test_episodes_are_played_and_resume_to_the_same_files(tmp_path, say, kill_af
     figures = summary_of(whole)["benchmarks"]["tool-sums"]
     assert figures["turns"] == sum(row["turns"] for row in rows) / len(rows)
     assert sum(figures["ends"].values()) == len(rows) == 12 * 4
-    kill_after(1, "evaluate", killed, *tool)
-    say("evaluate", killed, *tool)
-    found, wanted = contents_of(killed), contents_of(whole)
-    assert {n: found[n] for n in found if "part-" in n} == {
-        n: wanted[n] for n in wanted if "part-" in n
-    }
 
 
 @pytest.mark.parametrize(
     ("function", "said"),
     [
         ("write_part", "to resume: rollwise evaluate --output {run} --resume"),
-        ("Parts", "stopped before anything was written"),
+        ("build", "stopped before anything was written"),
     ],
 )
 def test_ctrl_c_says_how_to_resume(tmp_path, monkeypatch, say, function, said):
@@ -136,19 +127,54 @@ def test_a_folder_without_a_whole_evaluation_is_no_baseline(tmp_path, say, confi
     other = RunFolder(tmp_path / "other")
     other.path.mkdir()
     if config is not None:
-        other.write_config(config.model_dump(mode="json"))
+        other.write_config(asdict(config))
     assert said in say("evaluate", tmp_path / "run", "--baseline", other.path, code=2)
     assert not (tmp_path / "run").exists()
 
 
+def test_its_report_can_be_written_again_if_it_is_finished(whole, tmp_path, capsys):
+    shutil.copytree(whole, again := tmp_path / "evaluated")
+    page = again / "report.html"
+    first = page.read_text(encoding="utf-8").partition("<main>")[2]
+    page.unlink()
+    (prepared := tmp_path / "prepared").mkdir()
+    RunFolder(prepared).write_config(asdict(make_settings(PrepareConfig)))
+    assert main(["report", str(tmp_path)]) == 0
+    assert page.read_text(encoding="utf-8").endswith(first)
+    (again / "summary.json").unlink()
+    (again / "checksums.txt").unlink()
+    assert main(["report", *map(str, (again, prepared, whole))]) == 2
+    found = capsys.readouterr()
+    assert found.out.count("report: ") == 2
+    assert "evaluated is not finished" in found.err
+    assert "is of `rollwise prepare`, which has no report.html" in found.err
+
+
+def test_a_run_of_the_built_in_model_is_evaluated_on_its_own_task(
+    make_checkpoint, tmp_path, monkeypatch
+):
+    """Also a run that began with a run's model; the hub is not asked."""
+    run, second = RunFolder(make_checkpoint), RunFolder(tmp_path / "second")
+    [checkpoint] = list_checkpoints(run.checkpoints)
+    second.path.mkdir()
+    second.write_config(asdict(make_config({"model": {"path": str(run.path)}})))
+    for path in (run.path, checkpoint, checkpoint / "model", second.path):
+        config = make_settings(EvaluateConfig, {"model": {"path": str(path)}})
+        assert config.benchmarks == ["running-sums"]
+        assert (config.grading.type, config.model.cpu_threads) == ("exact", 1)
+        with pytest.raises(ConfigError, match=r"reads only sums .* `--benchmarks running-sums`"):
+            make_settings(EvaluateConfig, asdict(config), {"benchmarks": ["aime24"]})
+    monkeypatch.chdir(run.path)  # names on the hub are not paths from here
+    other = make_settings(EvaluateConfig, {"model": {"path": "Qwen/Qwen3-8B"}})
+    assert (other.benchmarks, other.engine.max_new_tokens) == (["math500"], 1024)
+
+
 def test_a_finished_evaluation_needs_no_model_and_is_not_of_another_command(
-    whole, say, capsys, monkeypatch
+    whole, say, monkeypatch
 ):
     monkeypatch.setattr("rollwise.models.saved.load_model", None)
     say("evaluate", whole, "--resume")
     assert "is the folder of another command" in say("train", whole, "--resume", code=2)
-    assert main(["report", str(whole)]) == 2
-    assert "the folder is of another command than `rollwise train`" in capsys.readouterr().err
 
 
 # Known responses, and hostile ones.
@@ -176,6 +202,29 @@ def test_the_figures_of_known_responses(tmp_path, reader, speak, say):
     assert figures["all_correct@2"]["value"] == pytest.approx(1 / 3)
     assert "pass@4" not in figures  # nothing has four responses
     assert figures["lost_draws"] == 6 + 4
+
+
+def test_what_is_left_out_is_said_counted_and_shown(tmp_path, reader, speak, say):
+    rows = [{"problem": f"{n}+1?", "answer": str(n + 1)} for n in range(9)]
+    rows += [{"problem": f"{n}+2?", "answer": None} for n in range(5)]
+    rows += [rows[0], rows[1] | {"answer": "7"}, {"problem": " ", "answer": "1"}]
+    rows += [{"problem": "long" * 500, "answer": "1"}]
+    file, other = write_rows(tmp_path / "a.jsonl", rows), write_rows(tmp_path / "b.jsonl", rows[:1])
+    [lost] = read_problems(other).problems
+    speak(lambda key: [None if key == lost.key else "=1"])
+    options = ["--model.path", reader, "--benchmarks", file, "--samples", 1, "--data.problems", 9]
+    options += ["--grading.type", "exact"]
+    for _ in range(2):
+        shown = say("evaluate", tmp_path / "run", *options)
+        assert "left out" in shown and "duplicate" in shown
+        figures = summary_of(tmp_path / "run")["benchmarks"]["a"]
+        counts = {"read": 18, "missing_answers": 5, "duplicates": 2, "conflicting_answers": 1}
+        counts |= {"empty_problems": 1, "too_long": 0, "beyond_limit": 1, "undrawn": 1}
+        assert figures.items() >= {**counts, "problems": 8}.items()
+        page = (tmp_path / "run/report.html").read_text()
+        assert "Problems that were left out" in page and "no response could be drawn" in page
+    say("evaluate", tmp_path / "all", *options, "--data.problems", 20)
+    assert summary_of(tmp_path / "all")["benchmarks"]["a"]["too_long"] == 1
 
 
 def test_hostile_names_and_responses_do_no_harm(tmp_path, speak, say):

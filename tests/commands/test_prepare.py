@@ -10,26 +10,18 @@ from drawn import TINY, summary_of
 from row_files import write_rows
 from scipy import stats
 
-from rollwise.cli import main
-from rollwise.commands.prepare import histogram
 from rollwise.config import PrepareConfig, make_settings
 from rollwise.config.drawing import pass_rate_range
 from rollwise.errors import ConfigError
+from rollwise.statistics import histogram
 from rollwise.tasks import read_problems
+from rollwise.training.build import LocalBackend
 
 QUESTION = "A train travels 120 miles in 2 hours. What is its average speed in miles per hour?"
 
 
 def prepared(folder):
     return pq.read_table(folder / "prepared.parquet").to_pylist()
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A preparation of the built-in task that was not interrupted."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    assert main(["prepare", "--output", str(folder), *TINY]) == 0
-    return folder
 
 
 def test_what_is_in_the_folder_and_pass_rates_are_those_of_the_responses(whole):
@@ -76,7 +68,14 @@ def test_another_range_draws_nothing_again(tmp_path, say, monkeypatch):
     assert {row["key"] for row in prepared(folder)} == {
         key for key, row in rows.items() if row["pass_rate"] < 0.25
     }
-    shown = say("prepare", folder, "--resume", "--selection.range", "[0.001, 0.002]", code=2)
+    card = folder / "README.md"
+    written = card.read_text()
+    card.write_text(written + "Our notes.\n")
+    again = "prepare", folder, "--resume", "--selection.range", "[0.001, 0.002]"
+    assert "README.md was modified after the command ended" in say(*again, code=2)
+    assert "Our notes." in card.read_text()
+    card.write_text(written)
+    shown = say(*again, code=2)
     assert "no problem has a pass rate within `selection.range` = '[0.001, 0.002]'" in shown
     assert not (folder / "prepared.parquet").exists()
     assert "| pass rate out of range | 12 | 0 |" in (folder / "README.md").read_text()
@@ -142,6 +141,27 @@ def test_every_stage_is_counted(tmp_path, reader, speak, say):
     assert "| pass rate out of range | 2 | 2 |" in card
 
 
+def test_without_samples_problems_are_cleaned_and_no_model_is_loaded(tmp_path, say, monkeypatch):
+    monkeypatch.setattr(LocalBackend, "untrained", None)
+    rows = [
+        {"problem": QUESTION, "solution": rf"\boxed{{{n}}}", "level": "Level 3"} for n in (60, 61)
+    ]
+    file = write_rows(
+        tmp_path / "math.jsonl", [*rows, {"problem": QUESTION.lower(), "solution": ""}]
+    )
+    options = ["--data.sources", file, "--samples", 0, "--data.instruction", "Think."]
+    shown = say("prepare", tmp_path / "run", *options)
+    assert r"columns: problem -> problem, solution (in \boxed{}) -> answer" in shown
+    [problem] = read_problems(tmp_path / "run/prepared.parquet").problems
+    assert (problem.question, problem.answer, problem.level) == (f"{QUESTION}\n\nThink.", "60", 3)
+    assert problem.solution == r"\boxed{60}" and problem.measured == (0.0, 0.0)
+    assert "pass_rate" not in prepared(tmp_path / "run")[0]
+    assert "pass rate" not in (tmp_path / "run/README.md").read_text().lower()
+    say("prepare", tmp_path / "run", *options)
+    shown = say("prepare", tmp_path / "x", *options, "--selection.range", "easy", code=2)
+    assert "`selection.range` chooses by pass rates, which `samples = 0` has none of" in shown
+
+
 def test_solutions_that_the_grader_cannot_follow_are_an_error(tmp_path, say):
     file = write_rows(tmp_path / "s.jsonl", [{"problem": "1+1?", "answer": "2", "solution": "two"}])
     options = ["--data.sources", file, "--grading.type", "exact"]
@@ -187,7 +207,7 @@ def test_ranges(text, within):
     """Of 16 responses, 5 correct ones (0.3125) are within 0.313: so the paper rounds."""
     given = {"selection": {"range": text}}
     if within is None:
-        with pytest.raises(ConfigError, match="`selection`: range should be all, easy, hard, or"):
+        with pytest.raises(ConfigError, match=r"`selection`: `range` must be all, easy, hard, or"):
             make_settings(PrepareConfig, given)
         return
     rates = np.array([0, 0.125, 0.25, 0.3125, 0.5, 1, np.nan])

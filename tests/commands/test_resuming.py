@@ -18,7 +18,8 @@ FIRST_LAST = {
 
 
 @pytest.mark.parametrize("command", FIRST_LAST)
-def test_what_is_killed_ends_with_the_same_files(tmp_path, kill_after, say, command):
+def test_what_is_killed_ends_with_the_same_files(tmp_path, kill_after, say, command, monkeypatch):
+    monkeypatch.setattr(drawing, "describe_start", lambda device: {"device": device})
     say(command, tmp_path / "whole", *TINY)
     for portions, how in [(0, TINY), (1, ["--resume"]), (2, TINY)]:
         folder = tmp_path / f"after {portions}"
@@ -39,12 +40,14 @@ def test_settings_that_were_edited_since_are_noticed(tmp_path, kill_after, say, 
     config.write_text(recorded.replace('"temperature": 1.0', '"temperature": 0.5'))
     options = how if how == ["--resume"] else [*how, "--engine.temperature", "0.5"]
     shown = say(command, folder, *options, code=2)
-    assert "config.json is not what was written" in shown
+    assert "config.json was modified since a command wrote it" in shown
     config.write_text(recorded)
     shown = say(command, folder, *how, "--engine.temperature", "0.5", code=2)
-    assert "`engine.temperature` cannot change" in shown and "has 1.0, given was 0.5" in shown
+    assert "`engine.temperature` cannot change" in shown
+    assert "has 1.0, and this command 0.5 (given, or by default)" in shown
+    assert "give `--resume` alone" in shown
     before = {"data": {"environment_arguments": {"split": "hard"}}}
-    with pytest.raises(ConfigError, match=r"`data.environment_arguments.split` .* given was None"):
+    with pytest.raises(ConfigError, match=r"`data.environment_arguments.split` .* command None"):
         refuse_changes(folder, before, {"data": {"environment_arguments": {}}}, ())
     say(command, folder, *how)
 

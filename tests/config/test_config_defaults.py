@@ -1,5 +1,6 @@
 """Settings: what depends on what."""
 
+import json
 import tomllib
 from operator import attrgetter
 
@@ -12,32 +13,37 @@ from rollwise.errors import ConfigError
 from rollwise.records import flatten
 from rollwise.sampling import FixedCount, PositiveFocused
 
-FOR_GROUPS = """
-exit = {type = "balanced", positives = 2, negatives = 2}
-schedule = {type = "rounds", size = 8, rounds = 4}
-group = {size = 4, zero_variance = "drop"}
-advantage.objective = "reference"
-prompts = {type = "uniform", batch_size = 64}
-learner.mini_batches = 1
-step.normalize_gradients = false
-"""
-"""Reinforce-Ada's, from which all begins that names a method."""
-
 SINGLE_RESPONSES = """
-prompts.type = "posterior"
-prompts.exploration = 0.5
+method = "single"
+prompts = {type = "posterior", exploration = 0.5, batch_size = 256}
 belief.type = "logit_kalman"
 exit = {type = "fixed_count", samples = 1}
+schedule = {size = 1, rounds = 1}
+group = {size = 1, strategy = "all", zero_variance = "keep"}
 advantage = {objective = "linear", baseline = "belief"}
-learner.average = "responses"
-learner.mini_batches = 16
-learner.warmup_updates = 40
-learner.max_grad_norm = 0.03
-learner.old_logprobs = "engine"
 step.normalize_gradients = true
+[learner]
+average = "responses"
+mini_batches = 16
+warmup_updates = 40
+max_grad_norm = 0.03
+old_logprobs = "engine"
+learning_rate = 1.4e-4
 """
 
-FIXED_COUNT = """
+PUBLISHED = """
+exit = {type = "balanced", positives = 2, negatives = 2}
+schedule = {type = "rounds", size = 8, rounds = 4}
+group = {size = 4, strategy = "balanced", zero_variance = "drop"}
+advantage.objective = "reference"
+prompts = {type = "uniform", batch_size = 64}
+learner = {mini_batches = 1, warmup_updates = 10, max_grad_norm = 1.0, average = "tokens"}
+step.normalize_gradients = false
+"""
+"""The settings of Reinforce-Ada's paper."""
+
+GROUPS = """
+method = "grpo"
 exit.samples = N
 schedule = {size = N, rounds = 1}
 group = {size = N, strategy = "all", zero_variance = "keep"}
@@ -47,61 +53,45 @@ advantage = {objective = "grpo", scale_by_std = true}
 BY_BELIEF = """
 prompts = {type = "worth", batch_size = 8}
 belief = {type = "logit_kalman", noise = 0.05}
-exit = {type = "fixed_count", samples = 1}
-advantage.baseline = "belief"
 """
+
+ADA = "method = 'reinforce_ada'\n"
 
 DEPENDENT = [
     # The built-in model learns the built-in task, whose answers take 40 characters at most. On a
     # set of mostly hard and easy sums some runs stalled at the rate that suits groups.
     ("", "model = {path = 'running-sums', cpu_threads = 1}\ndata.train = 'running-sums'"),
-    ("", "grading.type = 'exact'\nlearner.learning_rate = 1.4e-4\nengine.max_new_tokens = 48"),
-    ("exit.type = 'fixed_count'", "learner.learning_rate = 2e-4"),
+    ("", "grading.type = 'exact'\nengine.max_new_tokens = 48"),
+    ("", SINGLE_RESPONSES),
     ("model.path = './mine'", "learner.learning_rate = 1e-6\ngrading.type = 'exact'"),
     ("model.path = './mine'", "engine = {max_new_tokens = 1024, batch_size = 256}"),
     ("data.train = 'own.parquet'", "grading.type = 'math'"),
     ("data.train = 'own.parquet'\ngrading.type = 'exact'", "grading.type = 'exact'"),
     ("grading.type = 'code'", "grading.timeout = 10.0"),
     ("grading = {type = 'code', timeout = 3.0}", "grading.timeout = 3.0"),
-    # With no method named single responses teach. vLLM's probabilities are not the learner's.
-    (
-        "prompts.batch_size = 32\nstep.normalize_gradients = true",
-        SINGLE_RESPONSES + "prompts.batch_size = 32",
-    ),
+    # vLLM's probabilities are not the learner's.
     ("engine.type = 'vllm'", "learner.old_logprobs = 'learner'"),
-    ("step.normalize_gradients = false", "step.normalize_gradients = false\nexit.samples = 1"),
-    # Anything of a method begins from Reinforce-Ada.
-    ("exit.type = 'balanced'", FOR_GROUPS),
-    ("prompts.type = 'uniform'", FOR_GROUPS),
-    ("schedule.type = 'rounds'", FOR_GROUPS),
-    ("group.size = 4", FOR_GROUPS),
-    ("advantage.objective = 'reference'", FOR_GROUPS),
-    ("belief.type = 'own'", FOR_GROUPS),
-    ("grading = {type = 'function', function = 'graders:half_credit'}", FOR_GROUPS),
-    ("data.train = 'tool-sums'\nepisode.type = 'calculator'", FOR_GROUPS),
-    # A fixed count is GRPO with all that belongs to it; by default as many as a group has.
-    ("exit = {type = 'fixed_count', samples = 8}", FIXED_COUNT.replace("N", "8")),
-    ("exit.type = 'fixed_count'", FIXED_COUNT.replace("N", "4")),
+    # A belief expects rewards of 0 and 1; where others may come, groups are compared.
+    ("grading.type = 'math'", "method = 'single'"),
+    ("grading = {type = 'function', function = 'graders:half_credit'}", GROUPS.replace("N", "4")),
+    ("data.environment = 'sums'", "method = 'grpo'"),
+    ("data.train = 'tool-sums'", "method = 'grpo'\nepisode.type = 'calculator'"),
+    ("data.train = 'tool-sums'\nepisode.type = 'none'", "method = 'single'"),
+    ("method = 'single'\ndata.train = 'tool-sums'", SINGLE_RESPONSES),
+    # A number of responses takes its schedule and size of a group along; nothing else does.
+    ("exit.samples = 2", "schedule = {size = 2, rounds = 1}\ngroup.size = 2\nmethod = 'single'"),
+    ("method = 'grpo'\nexit.samples = 8", GROUPS.replace("N", "8")),
+    ("method = 'grpo'\nschedule = {size = 2, rounds = 3}", "schedule.rounds = 3\ngroup.size = 4"),
+    ("exit.type = 'balanced'", "schedule = {size = 8, rounds = 4}\nadvantage.baseline = 'belief'"),
+    (ADA, PUBLISHED),
+    (ADA, "learner.learning_rate = 2e-4"),
+    (ADA + "exit.type = 'fixed_count'", "group = {size = 4, strategy = 'balanced'}"),
     (
-        "exit.type = 'fixed_count'\nschedule = {size = 2, rounds = 3}",
-        "schedule = {size = 2, rounds = 3}",
+        ADA + "allocation = {type = 'estimated', maximum = 16}",
+        "exit = {type = 'fixed_count', samples = 16}\nschedule = {size = 16, rounds = 1}",
     ),
-    ("exit.type = 'fixed_count'\ngroup.zero_variance = 'drop'", "group.zero_variance = 'drop'"),
-    (
-        "exit.type = 'fixed_count'\nadvantage.scale_by_std = false",
-        "advantage = {objective = 'grpo', scale_by_std = false}",
-    ),
-    # With a belief as baseline every response is trained on.
-    (BY_BELIEF, "group = {size = 1, strategy = 'all', zero_variance = 'keep'}"),
-    (BY_BELIEF, "advantage.objective = 'linear'"),
-    ("advantage.baseline = 'belief'", "group.strategy = 'all'"),
-    # Other runs of a single response than those with a belief as baseline.
-    ("exit.type = 'fixed_count'\nadvantage.objective = 'reward'", "exit.samples = 4"),
-    (
-        "exit = {type = 'fixed_count', samples = 1}\nschedule.size = 32\n"
-        "allocation.type = 'estimated'",
-        "exit.samples = 1",
-    ),
+    (ADA + "allocation.type = 'gvm'\nexit.samples = 1\nschedule.size = 32", "exit.samples = 1"),
+    (BY_BELIEF, "group = {size = 1, strategy = 'all'}\nprompts.type = 'worth'"),
     # An environment is task and grader unless others are given.
     ("data.environment = 'sums'", "data.train = 'environment'"),
     ("data.environment = 'sums'", "grading = {type = 'environment', timeout = 60.0}"),
@@ -113,10 +103,7 @@ DEPENDENT = [
         "data = {environment = 'sums', train = 'running-sums'}",
         "data.train = 'running-sums'\ngrading = {type = 'exact', timeout = 2.0}",
     ),
-    (
-        "data.environment = 'sums'\ngrading.type = 'math'",
-        "grading = {type = 'math', timeout = 2.0}",
-    ),
+    ("data.environment = 'sums'\ngrading.type = 'math'", "grading.timeout = 2.0"),
     (
         "data.environment = 'sums'\ngrading.timeout = 5.0",
         "grading = {type = 'environment', timeout = 5.0}",
@@ -132,16 +119,14 @@ def test_defaults_depend_on_model_task_and_method(given, found):
 
 
 def test_another_exit_rule_on_the_command_line_replaces_the_whole_section(settle):
-    for toml in ("[exit]\ntype = 'balanced'\npositives = 3\n", "[exit]\npositives = 3\n"):
-        config = settle("--exit.type", "fixed_count", toml=toml)
-        assert config.exit.make() == FixedCount(samples=4)
-        assert config.advantage.objective == "grpo"
+    toml = ADA + "[exit]\npositives = 3\n"
+    assert settle("--exit.type", "fixed_count", toml=toml).exit.make() == FixedCount(samples=4)
     same = "[exit]\ntype = 'positive_focused'\npositives = 3\n"
     assert settle("--exit.type", "positive_focused", toml=same).exit.make() == PositiveFocused(3)
 
 
 def test_settings_of_an_objective_stay_where_the_command_line_names_another(settle):
-    toml = "[advantage]\nobjective = 'linear'\nestimates = 'unbiased'\n"
+    toml = ADA + "[advantage]\nobjective = 'linear'\nestimates = 'unbiased'\n"
     assert settle("--advantage.objective", "log", toml=toml).advantage.estimates == "unbiased"
     assert settle("--advantage.objective", "grpo", toml=toml).advantage.own() == {
         "scale_by_std": False
@@ -152,7 +137,7 @@ def test_the_sampler_chooses_by_the_belief_that_is_named():
     sampler = make_sampler(make_config(tomllib.loads(BY_BELIEF)), list("abcdefgh"), {})
     assert isinstance(sampler.belief, LogitKalman)
     assert (sampler.belief.total, sampler.belief.noise) == (8, 0.05)
-    uniform = make_config({"prompts": {"type": "uniform", "batch_size": 8}})
+    uniform = make_config({"method": "grpo", "prompts": {"batch_size": 8}})
     assert isinstance(make_sampler(uniform, list("abcdefgh"), {}).belief, DecayedBeta)
 
 
@@ -160,14 +145,14 @@ COLUMNS = {"level": [1] * 4 + [2] * 4, "source": [None] * 8, "mine": list(range(
 
 
 def features_of(prompts, belief, columns=COLUMNS):
-    settings = {"prompts": {"type": prompts, "batch_size": 8}, "belief": belief}
+    settings = {"method": "mopps", "prompts": {"type": prompts, "batch_size": 8}, "belief": belief}
     sampler = make_sampler(make_config(settings), list("abcdefgh"), columns)
     return sampler.belief.features.columns
 
 
 def test_a_belief_takes_the_columns_that_the_data_has_unless_told_which():
     named = {"type": "logit_kalman"}
-    assert features_of("worth", named) == features_of("worth", {}) == "level,mine"
+    assert features_of("worth", named) == features_of("worth", {}) == "level"
     assert features_of("worth", named | {"features": ["mine"]}) == "mine"
     assert features_of("worth", named | {"features": []}) == ""
     assert features_of("worth", named, {"source": [None] * 8}) == ""
@@ -198,10 +183,15 @@ def test_the_model_of_a_run_is_asked_with_the_limit_of_the_run(tmp_path, command
     checkpoint = run / "checkpoints/step-000010"
     checkpoint.mkdir(parents=True)
     (checkpoint / "config.json").write_text('{"model_type": "qwen2"}')
-    (run / "config.json").write_text('{"config": {"engine": {"max_new_tokens": 3072}}}')
+    about = {"engine": {"max_new_tokens": 3072}, "data": {"instruction": "Think."}}
+    (run / "config.json").write_text(json.dumps({"config": about}))
     for model in (run, checkpoint):
         named = {"model": {"path": str(model)}}
         assert make_settings(command, named).engine.max_new_tokens == 3072
+        asked = getattr(make_settings(command, named).data, "instruction", None)
+        assert asked == (
+            "Think." if command is EvaluateConfig else ""
+        )  # `prepare` is for other data
         own = named | {"engine": {"max_new_tokens": 64}}
         assert make_settings(command, own).engine.max_new_tokens == 64
     (run / "config.json").write_text('{"config": []}')
@@ -224,3 +214,18 @@ def test_the_built_in_model_is_refused_benchmarks_that_it_cannot_read(benchmark)
         make_settings(EvaluateConfig, {"benchmarks": ["running-sums", benchmark]})
     with_model = {"benchmarks": [benchmark], "model": {"path": "mine"}}
     assert make_settings(EvaluateConfig, with_model).benchmarks == [benchmark]
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "threads"),
+    [
+        ("model.safetensors", 1_400_000, 1),
+        ("model.safetensors", 60_000_000, None),
+        ("adapter_model.safetensors", 1_400_000, None),  # of a model that may be large
+    ],
+)
+def test_small_models_run_in_one_thread(tmp_path, name, size, threads):
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(size)
+    config = make_config({"model": {"path": str(tmp_path)}})
+    assert config.model.cpu_threads == threads

@@ -1,5 +1,6 @@
 """A real HTTP server of `/v1/completions`, over an engine of this process, that fails on order."""
 
+import asyncio
 import json
 import select
 import threading
@@ -51,8 +52,8 @@ class CompletionsServer:
     def complete(self, prompt, seed):
         with self._lock:
             if (prompt, seed) not in self._drawn:
-                self.engine.submit([Draw("", 0, seed)], {"": prompt})
-                (self._drawn[prompt, seed],) = self.engine.wait()
+                answer = asyncio.run(self.engine.complete(Draw("", 0, seed), prompt))
+                self._drawn[prompt, seed] = answer
             return self._drawn[prompt, seed]
 
     def begin(self, body, headers):
@@ -111,6 +112,8 @@ class _Handler(BaseHTTPRequestHandler):
         choice = {"text": drawn.text, "finish_reason": "length" if drawn.truncated else "stop"}
         if body.get("return_token_ids"):
             choice["token_ids"] = drawn.tokens
+        if "logprobs" in body:
+            choice["logprobs"] = {"token_logprobs": [float(value) for value in drawn.logprobs]}
         return choice
 
     def send(self, status, content, cut=False, **headers):

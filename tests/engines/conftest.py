@@ -54,9 +54,9 @@ def engine_at(server, local):
 
     made = []
 
-    def make(temperature=1.0, slots=8, **settings):
+    def make(temperature=1.0, slots=8, ends=(), **settings):
         given = {"base_url": server.url, "model": "running-sums", "retries": 0, **settings}
-        engine = ServerEngine(ServerSettings(**given), local[1], LIMIT, temperature, slots)
+        engine = ServerEngine(ServerSettings(**given), local[1], LIMIT, temperature, slots, ends)
         made.append(engine)
         return engine
 

@@ -1,12 +1,14 @@
 """An engine and environments that do as they are told, for tests of episodes."""
 
+import asyncio
 from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
 from tiny_models import PROMPTS
 
-from rollwise.engines import Completion, Engine, EpisodeEngine
+from rollwise import loops
+from rollwise.engines import Engine, EpisodeEngine, Response
 from rollwise.environments import EpisodeEnvironment
 from rollwise.sampling import Draw
 
@@ -46,36 +48,21 @@ def says(*answers):
 
 
 class Talking(Engine):
-    """An engine of `slots`, which draws the tokens [n, 1] in the n-th context that it is given."""
+    """Draws the tokens [n, 1] in the n-th context that it is given."""
 
-    def __init__(self, slots=None, truncated=(), portion=100):
-        self.slots, self.truncated, self.portion = slots, truncated, portion
-        self.contexts, self.under_way, self.cancelled = [], {}, []
+    def __init__(self, slots=None, truncated=()):
+        self.slots, self.truncated = slots, truncated
+        self.draws, self.contexts = [], []
 
-    @property
-    def free_slots(self):
-        return None if self.slots is None else self.slots - len(self.under_way)
-
-    def submit(self, draws, prompts):
-        for draw in draws:
-            self.contexts.append(list(prompts[draw.key]))
-            self.under_way[draw] = len(self.contexts)
-
-    def wait(self):
-        done = list(self.under_way)[: self.portion]
-        found = [(draw, self.under_way.pop(draw)) for draw in done]
-        return [self.result(draw, n) for draw, n in found]
-
-    def result(self, draw, n):
+    async def complete(self, draw, prompt):
+        self.draws.append(draw)
+        self.contexts.append(list(prompt))
+        n = len(self.contexts)
+        await asyncio.sleep(0)  # others draw meanwhile
         logprobs = np.array([-n, -0.5], np.float32)
-        return Completion(draw, [n, 1], logprobs, f"said {n}", n in self.truncated)
+        return Response([n, 1], logprobs, f"said {n}", n in self.truncated)
 
-    def cancel(self, draws):
-        self.cancelled += draws
-        return sum(3 for draw in draws if self.under_way.pop(draw, None) is not None)
-
-    def load_weights(self, weights):
-        self.weights = weights
+    def load_weights(self, weights): ...
 
 
 def encode(said):
@@ -96,8 +83,4 @@ def playing_by(environment, engine=None, **options):
 
 
 def play(environment, engine=None, **options):
-    playing = playing_by(environment, engine, **options)
-    playing.submit([DRAW], {"a": [7, 7]})
-    [outcome] = playing.wait()
-    assert playing.wait() == []
-    return outcome
+    return loops.run(playing_by(environment, engine, **options).complete(DRAW, [7, 7]))

@@ -1,6 +1,8 @@
 """Continuous batching: what is filled again, kept and moved."""
 
+import asyncio
 import copy
+import itertools
 
 import numpy as np
 import pytest
@@ -8,9 +10,14 @@ import torch
 import transformers
 from tiny_models import END, LIMIT, PROMPTS, as_tokens, complete, make_draws, make_model
 
-from rollwise.engines.kv_cache import BucketedCache
+from rollwise import loops
+from rollwise.config import ModelSettings
+from rollwise.engines import attention
+from rollwise.engines.kv_cache import SegmentedCache
+from rollwise.engines.tokens import TokenSampler
 from rollwise.engines.transformers import TransformersEngine, unfit_reason
 from rollwise.engines.whole_batches import WholeBatch
+from rollwise.models.loading import load_model
 
 
 def input_shapes(engine):
@@ -22,23 +29,25 @@ def input_shapes(engine):
     return shapes
 
 
-def test_a_slot_is_filled_again_while_others_go_on(model, tokenizer):
+def test_a_slot_is_filled_again_while_others_continue(model, tokenizer):
     """Steps run on all rows but the few that are yet to be reported, and on no other."""
     engine = TransformersEngine(model, tokenizer, 40, batch_size=32)
-    shapes = input_shapes(engine)
-    draws = make_draws(40)
-    engine.submit(draws, PROMPTS)
-    rows_while_waiting, responses, computed = [], [], 0
-    while completions := engine.wait():
+    shapes, advance = input_shapes(engine), engine._advance
+    rows_while_waiting, computed = [], 0
+
+    def advance_and_count():
+        nonlocal computed
+        ended = advance()
         steps = [rows for rows, width in shapes if width == 1]
         computed += sum(steps)
         if engine._waiting:
-            rows_while_waiting += steps
+            rows_while_waiting.extend(steps)
         shapes.clear()
-        responses += completions
-        assert engine.free_slots == max(0, 32 - len(engine._batch.drawing) - len(engine._waiting))
-    assert {c.draw for c in responses} == set(draws)
-    assert computed == sum(len(c.tokens) - 1 for c in responses)
+        return ended
+
+    engine._advance = advance_and_count
+    responses = complete(engine, make_draws(40))
+    assert computed == sum(len(response.tokens) - 1 for response in responses.values())
     assert np.mean(rows_while_waiting) >= 32 - 4
     assert max(rows_while_waiting) == 32
 
@@ -55,34 +64,39 @@ def test_a_prompt_is_run_once_however_late_its_draws_come(model, tokenizer):
 
 
 def test_kept_prompts_are_bounded(model, tokenizer, monkeypatch):
-    monkeypatch.setattr("rollwise.engines.prefixes.KEPT_TOKENS", 40)
+    monkeypatch.setattr("rollwise.engines.continuous.KEPT_TOKENS", 40)
     engine = TransformersEngine(model, tokenizer, LIMIT)
     prompts = {i: (2 + i % 15, 2 + i // 15, *PROMPTS["long"][2:]) for i in range(20)}
+    wanted = complete(TransformersEngine(model, tokenizer, LIMIT), make_draws(2, prompts), prompts)
     for key in prompts:
-        engine.submit(make_draws(1, [key]), prompts)
-        complete(engine, [])
-        assert sum(map(len, engine._batch._prompts._known)) <= 40
-    assert list(engine._batch._prompts._known) == list(prompts.values())[-4:]
+        found = complete(engine, draws := make_draws(2, {key, 0}), prompts)
+        assert as_tokens(found) == {draw: wanted[draw].tokens for draw in draws}
+        assert sum(map(len, engine._batch._prompts._known)) <= 40 + 2 * 9
 
 
 def test_what_is_cancelled_says_what_it_had_drawn_and_leaves_the_others_alone(model, tokenizer):
-    """Two of four responses go, after one token of the prefill and six of steps."""
+    """Two of four responses go, after the token of the prefill and some steps; one waits."""
     endless = copy.deepcopy(model)
     endless.generation_config = transformers.GenerationConfig(eos_token_id=17)
     mute = copy.deepcopy(tokenizer)
     mute.eos_token = None
     engine = TransformersEngine(endless, mute, 20, batch_size=4)
-    draws = make_draws(4, ["short"])
-    engine.submit(draws, PROMPTS)
-    engine._fill()
-    with torch.inference_mode():
-        for _ in range(6):
-            engine._batch._step()
-    waiting = make_draws(1, ["middle"])
-    engine.submit(waiting, PROMPTS)
-    assert engine.cancel(draws[:2] + waiting) == 14
-    alone = complete(TransformersEngine(endless, mute, 20), draws[2:])
-    assert as_tokens(complete(engine, [])) == as_tokens(alone)
+    draws = make_draws(5, ["short"])
+
+    async def cancel_some():
+        tasks = [asyncio.create_task(engine.complete(d, PROMPTS["short"])) for d in draws]
+        while not engine._batch.drawing:
+            await asyncio.sleep(0)
+        drawn = int(engine._batch._drawn.max())
+        for task in (tasks[0], tasks[1], tasks[4]):
+            task.cancel()
+        return drawn, await asyncio.gather(*tasks, return_exceptions=True)
+
+    drawn, (first, second, *kept, waiting) = loops.run(cancel_some())
+    assert 1 < drawn < 20
+    assert (first.tokens, second.tokens, waiting.tokens) == (drawn, drawn, 0)
+    alone = complete(TransformersEngine(endless, mute, 20), draws[2:4])
+    assert [response.tokens for response in kept] == [*as_tokens(alone).values()]
 
 
 def test_memory_stays_flat_over_steps(model, tokenizer):
@@ -91,28 +105,36 @@ def test_memory_stays_flat_over_steps(model, tokenizer):
     for step in range(3):
         complete(engine, make_draws(20, seed=step))
         engine.load_weights({})
-        sizes.append([bucket.store.numel() for bucket in engine._batch._cache._buckets])
-    assert any(sizes[0])
+        sizes.append(engine._batch._cache.allocated)
+    assert sizes[0]
     assert sizes[1:] == [sizes[0]] * 2
 
 
-def test_where_memory_does_not_suffice_fewer_are_drawn_at_a_time(
-    model, tokenizer, monkeypatch, caplog
+@pytest.mark.parametrize("at", [1, 9])
+def test_where_memory_does_not_suffice_fewer_are_drawn_and_no_token_is_drawn_twice(
+    model, tokenizer, monkeypatch, caplog, at
 ):
     engine = TransformersEngine(model, tokenizer, LIMIT, batch_size=16)
     draws = make_draws(10)
     wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), draws))
-    begin_step = BucketedCache.begin_step
+    begin_step, sample = SegmentedCache.begin_step, TokenSampler.sample
+    steps, sampled = itertools.count(1), []
 
     def bounded(cache):
-        if len(cache.order) > 5:
+        if next(steps) >= at and len(cache.order) > 5:
             raise torch.OutOfMemoryError("too much")
         return begin_step(cache)
 
-    monkeypatch.setattr(BucketedCache, "begin_step", bounded)
+    def counted(sampler, logits, uniforms):
+        sampled.append(len(logits))
+        return sample(sampler, logits, uniforms)
+
+    monkeypatch.setattr(SegmentedCache, "begin_step", bounded)
+    monkeypatch.setattr(TokenSampler, "sample", counted)
     assert as_tokens(complete(engine, draws)) == wanted
-    assert engine.batch_size == 4
+    assert engine.slots == 4
     assert [r.args for r in caplog.records] == [(8,), (4,)]
+    assert sum(sampled) == sum(map(len, wanted.values()))
 
 
 def test_other_models_draw_in_batches_and_it_is_said(tokenizer, caplog):
@@ -142,6 +164,18 @@ def test_a_model_whose_logits_would_differ_does_not_fit():
 
     torch.manual_seed(0)
     assert unfit_reason(Biased(make_model().config)) == "its logits differ in slots"
+
+
+def test_a_model_in_half_precision_is_tried_in_full(monkeypatch):
+    """Its own rounding, of up to a hundredth, would hide that attention is scaled by 1.1."""
+    model, _ = load_model(ModelSettings(device="cpu"))
+    model.to(torch.bfloat16)
+    assert unfit_reason(model) is None
+    assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
+    own = attention.causal_attention
+    scaled = lambda inputs: own(inputs._replace(scale=1.1 * inputs.scale))  # noqa: E731
+    monkeypatch.setattr(attention, "causal_attention", scaled)
+    assert unfit_reason(model) == "its logits differ in slots"
 
 
 @pytest.mark.parametrize(("kind", "fits"), [("mixtral", True), ("qwen2_moe", False)])

@@ -1,11 +1,18 @@
 """Our engines against the contract, and broken ones that it must catch."""
 
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+
 import pytest
 from tiny_models import LIMIT, PROMPTS, make_model, make_tokenizer
 
-from rollwise.engines.simulated import Lengths, SimulatedEngine
+from rollwise import engines
+from rollwise.engines import Engine
 from rollwise.engines.testing import EngineContract
 from rollwise.engines.transformers import TransformersEngine
+from rollwise.errors import PluginError
+from rollwise.simulate.engine import Lengths, SimulatedEngine
 
 
 @pytest.mark.usefixtures("each_way")
@@ -31,48 +38,67 @@ class TestSimulated(SimulatedContract):
     pass
 
 
-class Forgetful(SimulatedEngine):
-    """Goes on with what was cancelled."""
-
-    def cancel(self, draws):
-        return 0
-
-
-class Repetitive(SimulatedEngine):
-    """Returns completions twice."""
-
-    def wait(self):
-        done = super().wait()
-        return [*done, *done]
-
-
 class Sociable(SimulatedEngine):
     """Adds a token for each response in flight."""
 
-    def _completion(self, response):
-        completion = super()._completion(response)
-        completion.tokens.extend([0] * len(self._running))
-        return completion
+    def _advance(self):
+        running = len(self._running)
+        ended = super()._advance()
+        return [(d, replace(r, tokens=[*r.tokens, *[0] * running], logprobs=())) for d, r in ended]
 
 
-class Hoarder(SimulatedEngine):
-    """Never reports a slot as taken."""
+class Resentful(SimulatedEngine):
+    """Answers what was cancelled with a token more."""
 
-    free_slots = 5
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.cancelled = set()
+
+    def _abandon(self, draw):
+        self.cancelled.add(draw)
+        return super()._abandon(draw)
+
+    def respond(self, draw):
+        response = super().respond(draw)
+        more = [0] * (draw in self.cancelled)
+        return replace(response, tokens=[*response.tokens, *more], logprobs=())
+
+
+class Stubborn(SimulatedEngine):
+    """Answers also when it is told that no answer is wanted."""
+
+    async def complete(self, draw, prompt):
+        answer = asyncio.ensure_future(super().complete(draw, prompt))
+        with suppress(asyncio.CancelledError):
+            return await asyncio.shield(answer)
+        return await answer
 
 
 @pytest.mark.parametrize(
-    ("broken", "test"),
+    ("broken", "test", "said"),
     [
-        (Forgetful, "a_cancelled_draw_frees_its_slot_and_never_comes"),
-        (Repetitive, "draws_complete_once_and_whole"),
-        (Sociable, "a_response_does_not_depend_on_its_company"),
-        (Sociable, "draws_complete_once_and_whole"),
-        (Hoarder, "a_cancelled_draw_frees_its_slot_and_never_comes"),
+        (Sociable, "a_response_does_not_depend_on_its_company", "the order of draws changes"),
+        (Stubborn, "it_continues_after_draws_were_cancelled", "a cancelled draw ended with Resp"),
+        (Resentful, "it_continues_after_draws_were_cancelled", "what was cancelled changes"),
     ],
 )
-def test_a_broken_engine_is_caught(broken, test):
+def test_a_broken_engine_is_caught(broken, test, said):
     contract = SimulatedContract()
     contract.engine_class = broken
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match=said):
         getattr(contract, f"test_{test}")()
+
+
+def test_an_engine_of_the_former_contract_is_told_what_to_change():
+    with pytest.raises(PluginError, match=r"Former: .*`submit`.*async def complete\(self, draw, "):
+
+        class Former(Engine):
+            free_slots = None
+
+            def submit(self, draws, prompts): ...
+            def wait(self): ...
+            def cancel(self, draws): ...
+            def load_weights(self, weights): ...
+
+    with pytest.raises(PluginError, match="there is no `Completion`"):
+        _ = engines.Completion

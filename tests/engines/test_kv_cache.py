@@ -5,8 +5,9 @@ import pytest
 import torch
 from closeness import assert_close
 
+from rollwise.engines import kv_cache
 from rollwise.engines.attention import LayerInputs
-from rollwise.engines.kv_cache import BucketedCache
+from rollwise.engines.kv_cache import SegmentedCache
 
 SLOTS, LAYERS, HEADS, GROUP = 24, 2, 2, 3
 SIZE = 32
@@ -24,9 +25,7 @@ def attention_of(query, keys, values, window):
 def test_a_step_attends_to_all_that_each_slot_holds(window):
     """Slots of prompts of many lengths are filled and emptied at random, and rows grow."""
     rng, random = np.random.default_rng(0), torch.Generator().manual_seed(0)
-    cache = BucketedCache(SLOTS, longest=160)
-    widths = [bucket.width for bucket in cache._buckets]
-    assert widths == [32, 48, 80, 128, 192]  # each is half as wide again as the one before
+    cache = SegmentedCache(SLOTS, longest=160)
     lengths = [1, 3, 30, 31, 60, 110]
     prefixes = [
         torch.randn((2, LAYERS, 1, HEADS, length, SIZE), generator=random) for length in lengths
@@ -41,7 +40,7 @@ def test_a_step_attends_to_all_that_each_slot_holds(window):
         begun = free[: rng.integers(0, len(free) + 1)]
         if len(begun):
             prefix = prefixes[rng.integers(len(prefixes))]
-            cache.fill(begun, prefix)
+            cache.fill([(begun, prefix)])
             held |= {int(slot): prefix[:, :, 0] for slot in begun}
         if not held:
             continue
@@ -60,3 +59,36 @@ def test_a_step_attends_to_all_that_each_slot_holds(window):
                 wanted = attention_of(query[layer, row, :, 0], *held[slot][:, layer], window)
                 assert_close(found[row, :, 0], wanted)
         cache.lengths[order] += 1
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        lambda rng: np.full(96, 700),
+        lambda rng: np.minimum(rng.lognormal(np.log(250), 0.7, 96), 700).astype(int) + 1,
+        lambda rng: rng.integers(1, 700, 96),
+    ],
+    ids=["all at the limit", "log-normal", "uniform"],
+)
+def test_memory_follows_the_lengths_of_responses(drawn, monkeypatch):
+    """At every step, as slots are filled again and when the last long responses are left."""
+    monkeypatch.setattr(kv_cache, "SMALL", 0)  # what is kept because a copy would cost more
+    prompt, slots, rng = 120, 48, np.random.default_rng(0)
+    states = torch.empty((2, 4, 1, 2, prompt, 64), dtype=torch.bfloat16, device="meta")
+    bytes_a_token = 2 * states[:, :, :, :, 0].numel()
+    cache, waiting = SegmentedCache(slots, prompt + 700), drawn(rng).tolist()
+    ends, free, worst = np.zeros(slots, dtype=int), list(range(slots)), 0.0
+    while waiting or len(free) < slots:
+        if waiting and len(free) >= slots // 8:
+            begun = [free.pop() for _ in range(min(len(free), len(waiting)))]
+            ends[begun] = [prompt + waiting.pop() for _ in begun]
+            cache.fill([(np.array([slot]), states) for slot in begun])
+        cache.begin_step()
+        cache.lengths[cache.order] += 1
+        live = int(cache.lengths[cache.order].sum()) * bytes_a_token
+        worst = max(worst, cache.allocated / live)
+        ended = cache.order[cache.lengths[cache.order] >= ends[cache.order]]
+        if len(ended):
+            cache.release(ended)
+            free += ended.tolist()
+    assert 1 < worst <= 1.25

@@ -11,14 +11,16 @@ from tiny_models import END, LIMIT, PROMPTS, as_tokens, complete, make_draws, ma
 from transformers import GenerationConfig
 
 from rollwise.engines.continuous import ContinuousBatch
-from rollwise.engines.settings import end_tokens
-from rollwise.engines.tokens import Sampling, sample
+from rollwise.engines.ends import end_tokens
+from rollwise.engines.tokens import TokenSampler, sample
 from rollwise.engines.transformers import TransformersEngine
+from rollwise.errors import ModelError
+from rollwise.sampling import Draw
 from rollwise.training.forward import of_logits
 
 SYMBOLS = dict(enumerate("0123456789+-?= ", start=2))
 both_ways = pytest.mark.usefixtures("each_way")
-BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
+SMALLEST = 2.0**-53
 
 
 @torch.no_grad()
@@ -28,7 +30,7 @@ def reference(model, prompt, draw, limit=LIMIT, temperature=1.0):
     for uniform in uniforms(draw, limit):
         logits = model(torch.tensor([[*prompt, *tokens]])).logits[0, -1].double() / temperature
         probabilities = logits.softmax(dim=0).numpy()
-        tokens.append(int(np.flatnonzero(probabilities.cumsum() > uniform)[0]))
+        tokens.append(int(np.flatnonzero(probabilities.cumsum() >= uniform)[0]))
         logprobs.append(float(np.log(probabilities[tokens[-1]])))
         if tokens[-1] == END:
             break
@@ -74,11 +76,10 @@ def test_a_prompt_must_leave_room_in_the_context(model, tokenizer):
     prompts = {"fits": [5] * 63, "full": [5] * 64, "empty": []}
     for key in ("full", "empty"):
         with pytest.raises(ValueError, match=rf"prompt '{key}' must have 1 to 63 tokens.*it has "):
-            engine.submit(make_draws(1, [key]), prompts)
-    engine.submit(make_draws(3, ["fits"]), prompts)
-    done = [c for completions in iter(engine.wait, []) for c in completions]
-    assert [len(c.tokens) for c in done] == [1, 1, 1]
-    assert all(c.truncated is (c.tokens != [END]) for c in done)
+            complete(engine, make_draws(1, [key]), prompts)
+    done = complete(engine, make_draws(3, ["fits"]), prompts).values()
+    assert [len(response.tokens) for response in done] == [1, 1, 1]
+    assert all(response.truncated is (response.tokens != [END]) for response in done)
 
 
 @both_ways
@@ -113,7 +114,11 @@ def test_without_an_end_token_there_is_an_error(model, tokenizer):
     mute.eos_token = None
     assert end_tokens(endless.generation_config, tokenizer) == {END}
     assert end_tokens(model.generation_config, mute) == {END}
-    with pytest.raises(ValueError, match="end-of-sequence token"):
+    endless.generation_config.eos_token_id = "1"
+    with pytest.raises(ModelError, match="must be a number or a list of numbers, got '1'"):
+        end_tokens(endless.generation_config, tokenizer)
+    endless.generation_config.eos_token_id = -1
+    with pytest.raises(ModelError, match=r"nothing ends a response.*set `eos_token_id` in its gen"):
         TransformersEngine(endless, mute, LIMIT)
 
 
@@ -142,7 +147,7 @@ def test_inverting_the_distribution_by_hand():
     """Probabilities 0, .5, .25, .25: cumulative 0, .5, .75, 1."""
     logits = torch.tensor([[-torch.inf, 0.5, 0.25, 0.25]])
     logits[0, 1:] = logits[0, 1:].log()
-    uniforms = torch.tensor([0.0, 0.25, 0.4999, 0.5, 0.7499, 0.75, BELOW_ONE])
+    uniforms = torch.tensor([SMALLEST, 0.25, 0.4999, 0.5001, 0.7499, 0.7501, 1.0]).double()
     tokens, logprobs = sample(logits.expand(7, -1), uniforms)
     assert tokens.tolist() == [1, 1, 1, 2, 2, 3, 3]
     np.testing.assert_allclose(logprobs.exp(), [0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25], rtol=1e-6)
@@ -150,7 +155,9 @@ def test_inverting_the_distribution_by_hand():
 
 def test_logits_of_half_precision_are_divided_in_full_as_the_learner_does():
     logits = torch.randn(50, 17, generator=torch.manual_seed(0)).to(torch.bfloat16)
-    tokens, logprobs = Sampling(None, 9, 4, 0.7, torch.tensor([1])).sample(logits, torch.rand(50))
+    tokens, logprobs = TokenSampler(None, 9, 4, 0.7, torch.tensor([1])).sample(
+        logits, torch.rand(50).double()
+    )
     torch.testing.assert_close(logprobs, of_logits(logits, tokens, 0.7, False)[0])
 
 
@@ -160,9 +167,9 @@ LOGITS = st.lists(
 
 
 @settings(deadline=None)
-@given(LOGITS.filter(lambda row: max(row) > -np.inf), st.floats(0, 1, exclude_max=True, width=32))
+@given(LOGITS.filter(lambda row: max(row) > -np.inf), st.floats(SMALLEST, 1))
 def test_a_token_of_probability_zero_is_never_drawn(row, uniform):
-    uniforms = torch.tensor([0.0, uniform, BELOW_ONE], dtype=torch.float32)
+    uniforms = torch.tensor([SMALLEST, uniform, 1.0], dtype=torch.float64)
     logits = torch.tensor([row] * 3, dtype=torch.float32)
     tokens, logprobs = sample(logits, uniforms)
     expected = logits.log_softmax(dim=1).gather(1, tokens[:, None]).squeeze(1)
@@ -177,6 +184,24 @@ def test_extreme_random_numbers_over_a_large_vocabulary():
     torch.manual_seed(0)
     logits = 3 * torch.randn(2, 150_000)
     logits[:, :1000] = logits[:, 149_000:] = -torch.inf
-    first, last = sample(logits, torch.tensor([0.0, BELOW_ONE]))[0].tolist()
-    assert first == 1000
-    assert 148_900 < last < 149_000
+    ends = torch.tensor([SMALLEST, 1.0], dtype=torch.float64)
+    assert sample(logits, ends)[0].tolist() == [1000, 148_999]
+
+
+def test_the_smallest_random_number_draws_no_absurd_token():
+    """None is 0, which would draw token 0 at log π = −80. In 24 bits this seed soon gives one."""
+    sampling = TokenSampler(None, 9, 300_000, 1.0, torch.tensor([1]))
+    assert 0 < sampling.uniforms([Draw("p", 0, 74)]).min() < 1e-3
+    logits = torch.tensor([[-60.0, *[0.0] * 9, 20.0]])
+    tokens, logprobs = sample(logits, torch.tensor([SMALLEST], dtype=torch.float64))
+    assert tokens.item() == 1 and logprobs.item() == pytest.approx(-20, rel=1e-4)
+
+
+def test_each_of_150_000_tokens_is_drawn_in_proportion():
+    """One in 16 has 1e-8 of the probability: the sum in float32 steps over most of these."""
+    rare = torch.arange(150_000) % 16 == 0
+    logits = torch.where(rare, -18.4, 0.0).repeat(2, 1).log_softmax(dim=1)
+    reached = logits[0].log_softmax(dim=0).exp().double().cumsum(0)
+    wanted = torch.tensor([100_000, 140_016])  # rare ones, far along
+    middle = (reached[wanted - 1] + reached[wanted]) / 2 / reached[-1]
+    assert sample(logits, middle)[0].tolist() == wanted.tolist()

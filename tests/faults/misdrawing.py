@@ -1,9 +1,8 @@
 """An engine that misbehaves in a share of its calls, as a plug-in: the built-in one, wrapped."""
 
-import itertools
+import asyncio
 import os
 import random
-import threading
 from dataclasses import dataclass, field
 
 from rollwise.engines import ENGINES, Engine, EngineSettings, LostDraw
@@ -26,79 +25,61 @@ class Misdrawing(EngineSettings):
 
 
 class Faulty(Engine):
-    """Passes everything on to the engine within, but the results through a fault."""
+    """Completes draws by the engine within, but for a fault."""
 
     def __init__(self, engine, fault, unlucky):
-        self.engine, self.fault, self.unlucky = engine, fault, unlucky
-        self.held, self.before, self.lost = [], [], set()
+        self.engine, self.fault, self.unlucky, self.lost = engine, fault, unlucky, set()
 
     @property
-    def free_slots(self):
-        return self.engine.free_slots
+    def slots(self):
+        return self.engine.slots
 
-    def submit(self, draws, prompts):
-        self.engine.submit(draws, prompts)
-
-    def wait(self):
-        return self.fault(self, list(self.engine.wait()))
-
-    def cancel(self, draws):
-        draws = list(draws)
-        held = [result for result in self.held if result.draw in draws]
-        self.held = [result for result in self.held if result.draw not in draws]
-        return self.engine.cancel(draws) + sum(len(result.tokens) for result in held)
+    async def complete(self, draw, prompt):
+        response = await self.engine.complete(draw, prompt)
+        await self.fault(self, draw)
+        return response
 
     def load_weights(self, weights):
         self.engine.load_weights(weights)
 
 
-def late(self, results):
-    """Hold results back, also until all others are in, and hand them over in any order."""
-    results = [*self.held, *results]
-    late = [self.unlucky() for _ in results]
-    if all(late):
-        late = [False for _ in results]
-    self.held = list(itertools.compress(results, late))
-    return [result for result, is_late in zip(results, late, strict=True) if not is_late][::-1]
+async def be_right(self, draw): ...
 
 
-def repeat(self, results):
-    """Answer again what was answered, at once and much later, in other steps too."""
-    again = [one for one in [*self.before, *results] if results and self.unlucky()]
-    self.before = [*self.before, *results][-50:]
-    return [*results, *again]
+async def be_late(self, draw):
+    """Hold a response back, so that others overtake it."""
+    while self.unlucky():
+        await asyncio.sleep(0.01)
 
 
-def lose(self, results):
+async def lose(self, draw):
     """Lose draws, each at most once."""
-    unlucky = {r.draw for r in results if r.draw not in self.lost and self.unlucky()}
-    self.lost |= unlucky
-    return [LostDraw(r.draw, "it misbehaves") if r.draw in unlucky else r for r in results]
+    if draw not in self.lost and self.unlucky():
+        self.lost.add(draw)
+        raise LostDraw("it misbehaves")
 
 
-def hang(self, results):
-    """Never answer again."""
-    return threading.Event().wait() if self.unlucky() else results
+async def hang(self, draw):
+    """Never answer."""
+    if self.unlucky():
+        await asyncio.Event().wait()
 
 
 def fail(error):
     """Raise, as engines of ours do, or what is an error of its author's."""
 
-    def maybe(self, results):
+    async def maybe(self, draw):
         if self.unlucky():
             raise error("it misbehaves")
-        return results
 
     return maybe
 
 
 KINDS = {
-    "right": lambda self, results: results,
-    "late and out of order": late,
-    "twice": repeat,
+    "right": be_right,
+    "late and out of order": be_late,
     "lost": lose,
     "raises": fail(EngineError),
     "breaks": fail(KeyError),
-    "forgets": lambda self, results: [result for result in results if not self.unlucky()],
     "hangs": hang,
 }

@@ -95,7 +95,7 @@ class Once:
 
 
 def _file(arguments):
-    """Say which file a call of `os` is about: the last argument that names one."""
+    """Return which file a call of `os` is about: the last argument that names one."""
     if isinstance(arguments[0], int):
         return os.readlink(f"/proc/self/fd/{arguments[0]}")
     return [each for each in arguments if isinstance(each, str | os.PathLike)][-1]

@@ -24,6 +24,7 @@ MOST_STARTS = 200
 """A command that is not done after so many is stuck."""
 
 TRAIN = """
+method = "reinforce_ada"
 steps = 3
 prompts = {batch_size = 2}
 data = {problems = 16, max_terms = 3}
@@ -45,15 +46,16 @@ steps = 2
 seeds = 1
 evaluations = 1
 [base]
+method = "grpo"
 prompts = {batch_size = 2}
 data = {problems = 16, max_terms = 3}
 engine = {max_new_tokens = 8}
 evaluation = {problems = 4, samples = 1}
 checkpoint = {every = 1}
 [methods.one]
-exit = {type = "fixed_count", samples = 2}
+exit = {samples = 2}
 [methods.two]
-exit = {type = "fixed_count", samples = 3}
+exit = {samples = 3}
 """
 SETTINGS = {"train": TRAIN, "evaluate": DRAWING, "prepare": DRAWING, "compare": COMPARE}
 

@@ -42,7 +42,7 @@ class Credit:
         if self.credit < 0:
             raise ValueError(f"credit must not be negative, got {self.credit}")
 
-    def grade(self, response, answer):
+    async def grade(self, response, answer):
         return self.credit * (response == answer)
 
 

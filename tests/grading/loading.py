@@ -26,3 +26,11 @@ def killed_once(begun):
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(1.5)
     return load()
+
+
+def only_first(begun):
+    """Load in the first worker alone."""
+    if os.path.exists(begun):
+        raise OSError("no room for another one")
+    open(begun, "x").close()
+    return load()

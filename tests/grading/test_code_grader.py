@@ -2,7 +2,7 @@
 
 import json
 import os
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,9 @@ from waiting import wait_until
 
 from rollwise.errors import ConfigError
 from rollwise.grading import CodeGrader
-from rollwise.grading.code import code_of
+from rollwise.grading.comparing import value_of
 from rollwise.grading.conversation import LONGEST_REPLY
-from rollwise.grading.testcases import value_of
+from rollwise.grading.plain_data import encode
 
 STDIN = json.dumps({"inputs": ["1 2\n", "3 4\n"], "outputs": ["3\n", "7.0"]})
 CALLS = json.dumps({"inputs": ["1\n2\n", "[3]\n[4]"], "outputs": ["3", "[3, 4]"], "fn_name": "add"})
@@ -43,21 +43,16 @@ def grader():
         pytest.skip(f"needs a system with a sandbox: {error}")
 
 
-@pytest.mark.parametrize(
-    ("code", "tests"),
-    [
-        (ADDS, STDIN),
-        (
-            f"def main():\n    print(sum(map(int, input().split())))\nmain()\nexit()\n# {ADD!r}",
-            STDIN,
-        ),
-        (f'if __name__ == "__main__":\n    {ADDS.replace(chr(10), chr(10) + "    ")}', STDIN),
-        ("import sys\nprint(sum(int(word) for word in sys.stdin.buffer.read().split()))", STDIN),
-        (ADD, CALLS),
-        ("class Solution:\n    def add(self, a: List[int], b):\n        return a + b", CALLS),
-        (ADD, ASSERTS),
-    ],
-)
+PASSING = [
+    (f"def main(): print(sum(map(int, input().split())))\nmain()\nexit()\n# {ADD!r}", STDIN),
+    (f'if __name__ == "__main__":\n    {ADDS.replace(chr(10), chr(10) + "    ")}', STDIN),
+    ("import sys\nprint(sum(int(word) for word in sys.stdin.buffer.read().split()))", STDIN),
+    ("class Solution:\n    def add(self, a: List[int], b): return a + b", CALLS),
+    *((ADDS, STDIN), (ADD, ASSERTS)),
+]
+
+
+@pytest.mark.parametrize(("code", "tests"), PASSING)
 def test_programs_that_pass(grader, code, tests):
     assert grader.grade([fenced(code)], [tests]).tolist() == [1.0]
 
@@ -89,7 +84,7 @@ HOSTILE = {
     "multiplies": "import os\nfor _ in range(7): os.fork()\n" + ADD + "\n" + ADDS,
     "makes threads": (
         "import threading, time\nfor _ in range(50):\n"
-        f"    threading.Thread(target=time.sleep, args=(60,)).start()\n{ADD}\n{ADDS}"
+        f"    threading.Thread(target=time.sleep, args=(2,)).start()\n{ADD}\n{ADDS}"
     ),
     "fills the disk": (
         "for i in range(3):\n    with open(f'{i}', 'wb') as file:\n"
@@ -140,18 +135,17 @@ def is_program(pid):
 def test_what_returns_is_bounded_and_no_number_of_it_is_hashed(grader):
     with pytest.raises(ValueError, match="'set' is not in JSON"):
         value_of(["set", [["int", "0x1"]]])
-    found = value_of(["dict", [[["int", hex(2**61 - 1)], ["tuple", [["float", "1.5"]]]]]])
+    found = value_of(encode({2**61 - 1: (1.5,)}))
     assert found == {str(2**61 - 1): [1.5]}
     tests = json.dumps({"inputs": [[]], "outputs": [["x"]], "fn_name": "f"})
     codes = [f"def f(): return ['x' * {size}]" for size in (1, LONGEST_REPLY)]
     failures = grader.failures
     assert grader.grade([fenced(code) for code in codes], [tests] * 2).tolist() == [1.0, 0.0]
     assert grader.failures == failures
-    assert grader.limits.cpu == 20.0  # for what the worker does with it
 
 
 @pytest.mark.parametrize("uncontained", [False, True])
-def test_nothing_is_left_behind(grader, uncontained):
+def test_nothing_is_left_behind(uncontained):
     """Neither what still runs, nor zombies: of a long run there would be thousands."""
     if not Path("/proc/self/task").exists():
         pytest.skip("needs /proc")
@@ -162,8 +156,8 @@ def test_nothing_is_left_behind(grader, uncontained):
     )
     tests = json.dumps({"inputs": [""], "outputs": [""]})
     codes = [fenced(f"{code}\n# {number}") for number in range(4)]
-    with CodeGrader(workers=1, uncontained=True) if uncontained else nullcontext(grader) as one:
-        one.grade([fenced(ADD)], [CALLS])  # its workers run
+    with CodeGrader(workers=1, uncontained=uncontained) as one:
+        one.grade([fenced(ADD)], [CALLS])  # its worker runs
         before = family(os.getpid())
         assert one.grade(codes, [tests] * 4).tolist() == [1.0] * 4
         for pid in set(family(os.getpid())) - set(before):
@@ -177,7 +171,7 @@ def test_nothing_is_left_behind(grader, uncontained):
         ("no JSON", "tests must be JSON"),
         ("{}", "need `inputs` and `outputs`"),
         ('{"inputs": ["1"], "outputs": []}', "got 1 inputs and 0 outputs"),
-        ('["assert 1 == 1"]', "call no function of the response"),
+        ('["assert 1 == 1"]', "no test used the program"),
         ('["assert add("]', "tests are not valid Python"),
         ('{"inputs": "12", "outputs": "12"}', "must be lists"),
         ('{"inputs": [5], "outputs": [5], "fn_name": "add"}', "arguments must be a list"),
@@ -190,17 +184,3 @@ def test_tests_that_cannot_be_read_are_failures(grader, tests, complaint, caplog
     assert grader.grade([fenced(ADD)], [tests]).tolist() == [0.0]
     assert grader.failures == failures + 1
     assert complaint in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("response", "code"),
-    [
-        ("```python\na\n```\nthen\n```py\nb\n```", "b\n"),
-        ("  ```python\na\n  ```", "a\n"),
-        ("```python\nx = '```'\n```", "x = '```'\n"),
-        ("```python\ncut off", "cut off"),
-        ("print(1)", "print(1)"),
-    ],
-)
-def test_the_last_block_is_the_program(response, code):
-    assert code_of(response) == code

@@ -14,9 +14,9 @@ from processes import PATIENCE, start, wait_until_gone
 from waiting import wait_until
 
 from rollwise.errors import GraderError
-from rollwise.grading import FunctionGrader
+from rollwise.grading import FunctionGrader, pool
+from rollwise.grading.pool import WorkerGrader
 from rollwise.grading.worker import Limits
-from rollwise.grading.worker_grader import WorkerGrader
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_threads_submit_and_cancel_at_the_same_time():
     def one(thread):
         for call in range(15):
             numbers = [1000 * thread + 50 * call + i for i in range(50)]
-            futures = grader.submit([*map(str, numbers)], [""] * 50)
+            futures = [grader.submit(str(number), "") for number in numbers]
             for future in futures[::7]:
                 future.cancel()
             for number, future in zip(numbers, futures, strict=True):
@@ -148,7 +148,7 @@ def test_a_worker_holds_no_more_memory_than_it_may():
 def test_a_supervisor_that_is_killed_ends_its_workers_and_is_replaced_for_all_of_them():
     with WorkerGrader(loading.load, Limits(PATIENCE), workers=2, shared=True) as grader:
         (loader, worker), _ = grade_counted(grader, ["loader", "os.getpid()"])
-        futures = grader.submit([f"time.sleep(0.5) or {i}" for i in range(6)], [""] * 6)
+        futures = [grader.submit(f"time.sleep(0.5) or {i}", "") for i in range(6)]
         time.sleep(0.2)
         os.kill(int(loader), signal.SIGKILL)
         wait_until_gone(int(worker))
@@ -170,7 +170,7 @@ def test_a_process_that_is_killed_while_it_starts_is_replaced(tmp_path, shared):
     ("load", "why"),
     [
         (loading.lacking, "cannot start: ImportError: no such library"),
-        (loading.leaving, "cannot start: ended with exit code 7"),
+        (loading.leaving, "cannot start: .*ended with exit code 7"),
     ],
 )
 def test_workers_that_cannot_start_say_why(load, why, shared):
@@ -181,12 +181,46 @@ def test_workers_that_cannot_start_say_why(load, why, shared):
         grader.grade(["1", "2"], ["", ""])
 
 
-@pytest.mark.parametrize(("cpu", "outcome"), [(PATIENCE, ([0.5], 0)), (None, ([0.0], 1))])
-def test_who_stalls_is_tried_again_where_processor_time_was_not_used_up(tmp_path, cpu, outcome):
+@pytest.mark.parametrize("size", [1, 2_000_000])
+def test_a_worker_that_is_frozen_is_replaced(size):
+    """One that is idle, as if a thread of an earlier response held its interpreter."""
+    with WorkerGrader(loading.load, Limits(3.0), workers=1) as grader:
+        (pid,), _ = grade_counted(grader, ["os.getpid()"])
+        os.kill(int(pid), signal.SIGSTOP)
+        future = grader.submit(f"7{' ' * size}", "")
+        assert future.result(PATIENCE) == 7.0
+        assert grader.failures == 0
+
+
+def test_a_supervisor_that_is_frozen_is_replaced(monkeypatch):
+    monkeypatch.setattr(pool, "PATIENCE", 1.0)
+    with WorkerGrader(loading.load, Limits(PATIENCE), workers=1, shared=True) as grader:
+        (loader,), _ = grade_counted(grader, ["loader"])
+        os.kill(int(loader), signal.SIGSTOP)
+        future = grader.submit(f"7{' ' * 2_000_000}", "")
+        assert future.result(PATIENCE) == 7.0
+
+
+@pytest.mark.parametrize(
+    ("fails", "outcome"),
+    [
+        *(("1 / 0", ([0.5, 0.0], 1)), ("os._exit(1)", ([0.5, 0.0], 1))),
+        *(("time.sleep(99)", ([0.5, 0.0], 1)), ("sum(range(10**18))", ([0.0, 0.0], 2))),
+    ],
+)
+def test_a_failure_is_tried_once_more_unless_it_computed_for_all_its_time(tmp_path, fails, outcome):
     begun = str(tmp_path / "begun")
-    stalls_once = f"0.5 if os.path.exists({begun!r}) else os.mkdir({begun!r}) or time.sleep(99)"
-    with WorkerGrader(loading.load, Limits(wall=1.0, cpu=cpu), workers=1) as grader:
-        assert grade_counted(grader, [stalls_once]) == outcome
+    once = f"0.5 if os.path.exists({begun!r}) else os.mkdir({begun!r}) or {fails}"
+    with FunctionGrader("evaluating:evaluate", timeout=1.0, workers=1) as grader:
+        assert grade_counted(grader, [once, fails]) == outcome
+
+
+def test_a_worker_that_cannot_start_is_done_without_if_others_run(tmp_path):
+    load = partial(loading.only_first, str(tmp_path / "begun"))
+    with WorkerGrader(load, Limits(PATIENCE), workers=3) as grader:
+        assert grade_counted(grader, ["1"]) == ([1.0], 0)
+        responses = [f"time.sleep(0.2) or {i}" for i in range(8)]
+        assert grade_counted(grader, responses) == ([*range(8)], 0)
 
 
 def test_closing_ends_a_grade_in_another_thread_leaves_none_and_refuses(tmp_path):
@@ -218,7 +252,7 @@ def test_a_forgotten_grader_ends_its_workers():
 
 GRADE = """
 from rollwise.errors import GraderError
-from rollwise.grading import FunctionGrader
+from rollwise.grading import FunctionGrader, pool
 print("script", flush=True)
 grader = FunctionGrader("evaluating:evaluate", timeout=3600.0, workers=2)
 print(grader.grade({responses}, [""] * {count}))

@@ -6,17 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from rollwise.answers.finding import boxed, final_answer, reference_answer
 from rollwise.grading import MathGrader
-from rollwise.grading.final_answers import bare_reference, boxed
-from rollwise.grading.mathematics import _values_wanted, last_answer, verify_math
 
 MATH500 = Path(__file__).parents[3] / "shared" / "data" / "math500.jsonl"
-
-
-@pytest.fixture(scope="module")
-def grader():
-    with MathGrader(timeout=20.0, workers=2) as grader:
-        yield grader
 
 
 @pytest.fixture(scope="module")
@@ -26,46 +19,16 @@ def math500():
     return [json.loads(line) for line in MATH500.read_text().splitlines()]
 
 
-def test_all_reference_solutions_of_math500_are_correct_and_those_of_others_are_not(
-    grader, math500
-):
+def test_reference_solutions_of_math500_are_correct_and_those_of_others_are_not(math500):
     """Of others: answers shifted by one; `x=5` after `5` is the same answer."""
-    assert len(math500) == 500
     solutions, answers = ([row[name] for row in math500] for name in ("solution", "answer"))
-    assert grader.grade(solutions, answers).sum() == 500
-    shifted = answers[1:201]
-    rewards = grader.grade(solutions[:200], shifted)
     plain = [answer.removeprefix("x=") for answer in answers[:201]]
     other = [a != b for a, b in itertools.pairwise(plain)]
     assert sum(other) > 190
-    assert rewards[other].sum() == 0
-    assert grader.failures == 0
-
-
-@pytest.mark.parametrize(
-    ("response", "answer", "verdict"),
-    [
-        (r"The answer is $\frac{1}{2}$.", r"\boxed{\frac{1}{2}}", 1.0),
-        (r"so \(\tfrac{2}{4}\)", r"\(\frac{1}{2}\)", 1.0),
-        (r"$\boxed{3\sqrt{13}}$", r"3\sqrt{13}", 1.0),
-        (r"$\boxed{\text{Evelyn}}$", "Evelyn", 1.0),
-        (r"$\boxed{18}$", r"\$18", 1.0),
-        (r"$\boxed{5}$", "the answer is $5$", 1.0),
-        (
-            r"\boxed{\begin{pmatrix} 1 \\[2pt] 2 \end{pmatrix}}",
-            r"\begin{pmatrix} 1 \\[2pt] 2 \end{pmatrix}",
-            1.0,
-        ),
-        ("first $3$, then 7", "7", 1.0),
-        (r"$\boxed{3}$", r"3\sqrt{13}", 0.0),  # what a bare answer would be read as
-        (r"$\boxed{10}$", "10^{10}", 0.0),
-        (r"\boxed{" + "(" * 5000, "4", 0.0),
-        ("I do not know", "4", 0.0),
-        ("", "4", 0.0),
-    ],
-)
-def test_what_math_verify_is_asked(response, answer, verdict):
-    assert verify_math(response, answer) == verdict
+    with MathGrader(timeout=20.0, workers=2) as grader:
+        assert grader.grade(solutions, answers).sum() == len(math500) == 500
+        assert grader.grade(solutions[:200], answers[1:201])[other].sum() == 0
+        assert grader.failures == 0
 
 
 def test_an_answer_that_says_nothing_is_a_failure_not_an_incorrect_response(caplog):
@@ -108,56 +71,75 @@ def test_bombs_cost_their_own_reward_at_most(strict, bomb):
     assert strict.grade(responses, ["5"] * 5).tolist() == [0.0, 0.0, 0.0, 1.0, 1.0]
 
 
-@pytest.mark.parametrize(
-    ("response", "answer", "final"),
-    [
-        (r"first $\boxed{3}$, so $\boxed{5}$", "5", "5"),
-        (r"first \boxed{3}, so \boxed{5}", "5", "5"),
-        (r"\boxed{3}, \boxed{5}", "3", "5"),
-        (r"$\boxed{5}$, as in case 2 with $n = 3$.", "5", "5"),
-        (r"The final answer is $7$. I hope it is correct. \boxed{5}", "5", "5"),
-        (r"$\fbox{3}$ it is", "3", "3"),
-        (r"\boxed 5 is it", "5", "5"),
-        (r"\boxed{\fbox{5} + 3}", "8", "{5} + 3"),
-        (r"\boxed{\boxed{2}, 3}", "2, 3", "{2}, 3"),
-        (r"$\boxed{50}$ percent", "50", r"50\%"),
-        (r"$\boxed{50}\%$", "50", r"50\%"),
-        (r"\boxed{50} % a comment", "50", "50"),
-        (r"\boxed{5}, to be put into \boxed{}", "5", "5"),
-        (r"\boxed{5} and then \boxed{cut off", "5", "5"),
-        (r"$\boxed{2}$ or $\boxed{-3}$", "-3, 2", "2, -3"),
-        (r"$\boxed{2}$, again $\boxed{2}$", "2, 3", "2"),
-        (r"$x = \boxed{7}$; so they are $\boxed{2, 3}$", "2, 3", "2, 3"),
-        (r"$\boxed{2}$ or $\boxed{-3}$", "(2, -3)", "-3"),
-        (r"$\boxed{2}$ or $\boxed{-3}$", "1,525", "-3"),
-        ("no box", "5", None),
-        ("<answer> 7 </answer>, no, <answer>5</answer>", "5", "5"),
-        (r"<answer>\boxed{5}</answer>", "5", "5"),
-        (r"$\boxed{5}$, so $S = \left\{ 1 \right.$", "5", "5"),
-        (r"$\boxed{\left\{ 1, 2 \right.}$", "5", r"\left\{ 1, 2 \right."),
-        (r"\boxed{" + "x" * 2000 + "}", "5", None),
-        (r"\boxed{5} " + r"\boxed{" * 100_000, "5", None),  # looked at only in part
-    ],
-)
-def test_the_last_box_is_the_final_answer(response, answer, final):
-    assert last_answer(response, answer) == final
+def test_equal_answers_are_graded_once_and_each_counts(strict):
+    """A failure is a failure of every response that has the answer."""
+    failed, unanswered = strict.failures, strict.unanswered
+    answers = [r"\frac{1}{2}", r"\int_0^{10^{10}} x^{x^{x}} dx", "0.5"] * 4
+    responses = [f"in way {i}: {boxed(answer)}" for i, answer in enumerate(answers)]
+    rewards = strict.grade([*responses, "<think>", ""], [r"\frac12"] * 14)
+    assert rewards.tolist() == [1.0, 0.0, 1.0] * 4 + [0.0, 0.0]
+    assert strict.failures in (failed, failed + 4)  # unless the machine is fast enough for it
+    assert strict.unanswered == unanswered + 2
+    assert (
+        len({strict.submit(responses[0], "0.5") for _ in range(2)}) == 2
+    )  # each has its own future
 
 
 @pytest.mark.parametrize(
-    ("answer", "bare", "values"),
+    ("response", "final"),
     [
-        ("['2']", "2", 1),
-        ('["2, 3"]', "2, 3", 2),
-        ("['2', '3']", "['2', '3']", 1),
-        (r"['$\\frac{1}{2}$']", r"$\frac{1}{2}$", 1),
-        (r"['\frac{1}{2}']", r"\frac{1}{2}", 1),
-        (r"so $\boxed{7}$ cm", "7", 1),
-        ("1,525", "1,525", 1),
-        ("1,2,3", "1,2,3", 3),
-        ("(1,2), (3,4)", "(1,2), (3,4)", 2),
-        ("[2]", "[2]", 1),
+        (r"first $\boxed{3}$, so $\boxed{5}$", "5"),
+        (r"$\boxed{5}$, as in case 2 with $n = 3$.", "5"),
+        (r"$\fbox{3}$ it is", "3"),
+        (r"\boxed 5 is it", "5"),
+        (r"\boxed{\boxed{2}, 3}", "{2}, 3"),
+        (r"$\boxed{50}$ percent", r"50\%"),
+        (r"\boxed{50} % a comment", "50"),
+        (r"\boxed{5} and then \boxed{cut off", "5"),
+        (r"The answer is 5, in a box \boxed{5", None),
+        # Boxes side by side are one answer; those of a derivation are not.
+        (r"$\boxed{2}$ or $\boxed{-3}$", "2, -3"),
+        (r"$\boxed{k = 45} \quad \text{and} \quad \boxed{n = 2}$", "k = 45, n = 2"),
+        (r"$x = \boxed{7}$; so they are $\boxed{2, 3}$", "2, 3"),
+        (r"\boxed{" + "x" * 2000 + "}", None),
+        (r"\boxed{5} " + r"\boxed{" * 100_000, None),  # looked at only in part
+        # Thinking has no answer.
+        (r"<think>\boxed{5}</think><answer>7</answer>", "7"),
+        (r"<think>so \boxed{5}, but wait", None),
+        (r"so \boxed{5}</think>The answer is $7$.", "7"),
+        ("<answer> 7 </answer>, no, <answer>5</answer>", "5"),
+        (r"<answer>\boxed{5}</answer>", "5"),
+        # Without a box
+        ("3+4=<<3+4=7>>7.\n#### 1,000\nThis took 3 steps.", "1,000"),
+        ("The answer is (C).", "(C)"),
+        ("**Answer:** C", "C"),
+        ("The answer is x+1", "x+1"),
+        ("The answer is (1,2).", "(1,2)"),
+        ("Therefore, the answer is 1,234.5. I hope it is right.", "1,234.5"),
+        (r"Final Answer: The final answer is $\frac12$. I hope it is correct.", r"\frac12"),
+        ("Final Answer: The largest $n$ is 34.", "34"),
+        ("we get $x=3$ and so $y = 4$.", "y = 4"),
+        ("The solutions are $x=2$ and $x=3$.", "x=2, x=3"),
+        ("So she has 3 + 4 = 7 apples in all of her bags.", "7"),
+        ("East", "East"),
+        ("no box and no number in a long text that only tells how hard it was", None),
     ],
 )
-def test_what_a_reference_says(answer, bare, values):
-    assert bare_reference(answer) == bare
-    assert _values_wanted(answer) == values
+def test_the_final_answer(response, final):
+    assert final_answer(response) == final
+
+
+@pytest.mark.parametrize(
+    ("answer", "bare"),
+    [
+        ('["2, 3"]', "2, 3"),
+        ("['2', '3']", "2, 3"),
+        (r"['\frac{1}{2}']", r"\frac{1}{2}"),
+        (r"so $\boxed{7}$, which is all", "7"),
+        ("3+4=<<3+4=7>>7.\n#### 7", "7"),
+        ("the answer is $5$", "5"),
+        ("[2]", "[2]"),
+    ],
+)
+def test_what_a_reference_says(answer, bare):
+    assert reference_answer(answer) == bare

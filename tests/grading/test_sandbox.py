@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
 
 import pytest
 from forked import family
@@ -16,7 +15,8 @@ from processes import start, wait_until_gone
 from rollwise.errors import ConfigError
 from rollwise.grading import CodeGrader, program_usage, sandbox
 from rollwise.grading.code import _load
-from rollwise.grading.conversation import NoReply, check_sandbox, sandboxed
+from rollwise.grading.conversation import NoReply, sandboxed
+from rollwise.grading.plain_data import encode
 from rollwise.grading.sandbox import ProgramLimits
 from rollwise.grading.system_calls import filter_program
 
@@ -28,7 +28,8 @@ from rollwise.grading.system_calls import filter_program
         (10.0, (1.5, True, 9), 0.5),  # it had one for a while
         (10.0, (2.0, True, 9), 0.0),
         (10.0, (0.5, False, 9), 0.0),  # it sleeps
-        (10.0, None, 0.0),  # nobody knows
+        (10.0, None, 2.0),  # nobody knows
+        (20.0, None, 0.0),
         (19.5, (0.0, True, 9), 0.5),  # it never gets a processor, and ends at ten times its limit
         (20.0, (0.0, True, 9), 0.0),
         (10.0, (0.0, True, 11), 0.0),  # it holds more than its 10 bytes
@@ -75,23 +76,12 @@ def test_without_a_sandbox_it_refuses_and_says_what_to_do(monkeypatch):
     # It fails as where no namespace can be made: that is no verdict on a program.
     shell = ["/bin/sh", "-c", "echo no more namespaces >&2"]
     monkeypatch.setattr(sandbox, "_find_bwrap", lambda: "/usr/bin/env")
-    monkeypatch.setattr(sandbox, "filter_file", lambda: nullcontext(()))
-    monkeypatch.setattr(sandbox, "options", lambda: shell)
+    monkeypatch.setattr(sandbox, "filter_program", lambda: None)
+    monkeypatch.setattr(sandbox, "options", lambda _: shell)
     with pytest.raises(ConfigError, match=r"no more namespaces\).*`uncontained=True`"):
         CodeGrader()
     with pytest.raises(RuntimeError, match="cannot start: no more namespaces"):
         _load(ProgramLimits(10.0))("print(1)", '{"inputs": [""], "outputs": ["1"]}')
-
-
-@pytest.fixture
-def works():
-    """Skips where bubblewrap cannot run at all; a leak is no reason to skip."""
-    try:
-        check_sandbox()
-    except ConfigError as error:
-        if "leaves open" in str(error):
-            raise
-        pytest.skip(f"bubblewrap does not run here: {error}")
 
 
 @pytest.mark.parametrize(
@@ -106,11 +96,38 @@ def works():
 )
 def test_what_is_left_open_is_found(works, less, more, leak, monkeypatch):
     options = [*more, *(option for option in sandbox.options() if option not in less)]
-    monkeypatch.setattr(sandbox, "options", lambda: options)
+    monkeypatch.setattr(sandbox, "options", lambda _: options)
     if leak.startswith("memory"):
-        monkeypatch.setattr(sandbox, "filter_file", lambda: nullcontext(()))
+        monkeypatch.setattr(sandbox, "filter_program", lambda: None)
     with pytest.raises(ConfigError, match=re.escape(f"it leaves open: {leak})")):
         CodeGrader()
+
+
+READS = """
+import glob, os, sys
+def read(paths): return [path for path in paths if os.path.exists(path)]
+def packages(): return glob.glob(os.path.join(os.path.dirname(os.__file__), "site-packages", "*"))
+def modules():
+    import _ctypes, decimal, lzma, sqlite3, ssl, zlib, zoneinfo
+    return True
+"""
+
+
+def test_of_pythons_folder_and_the_systems_no_more_is_readable_than_python_needs(
+    works, tmp_path, monkeypatch
+):
+    """Python's prefix may be `~/.local`, and images of containers have programs in /usr/src/app."""
+    token = tmp_path / "share" / "token"
+    token.parent.mkdir()
+    token.write_text("secret")
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "base_exec_prefix", str(tmp_path))
+    with sandboxed(ProgramLimits(60.0), {"mode": "functions", "code": READS}) as talk:
+        talk.receive()
+        paths = encode([str(token), "/usr/src", "/usr/local/share", "/usr/share/doc", sys.prefix])
+        for call in (["read", paths], ["packages"]):
+            assert talk.call(*call) == {"value": ["list", []]}
+        assert talk.call("modules") == {"value": True}
 
 
 HOGS = (
@@ -180,7 +197,8 @@ def test_a_sandbox_ends_with_the_process_that_started_it(works):
         "first = {'mode': 'functions', 'code': 'from time import sleep'}\n"
         "with sandboxed(ProgramLimits(60.0), first) as talk:\n"
         "    talk.receive()\n"
-        "    talk.send({'call': 'sleep', 'args': [['int', '0xfff']], 'kwargs': ['dict', []]})\n"
+        "    args = ['sleep', ['int', '0xfff']]\n"
+        "    talk.send({'do': 'entry', 'on': None, 'args': args, 'kwargs': {}})\n"
         "    print('begun', flush=True)\n    time.sleep(3600)\n"
     )
     process = start(script)

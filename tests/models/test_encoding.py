@@ -61,6 +61,24 @@ def test_a_conversation_is_joined_by_newlines_or_as_the_template_opens_the_answe
     assert {type(ids), *map(type, ids)} == {list, int}
 
 
+@pytest.mark.parametrize(
+    ("template", "wanted"),
+    [
+        (None, "7+5?\nlet me"),
+        (TEMPLATE, "<user:7+5?><assistant:let me"),
+        (THINKING, "<user:7+5?><assistant:think let me"),
+    ],
+)
+def test_words_of_the_assistants_at_the_end_are_continued(template, wanted):
+    problem = converse(("user", "7+5?"), ("assistant", "let me"))
+    ids = encode_prompts([problem], make_tokenizer(template), 1000).token_ids["key"]
+    assert ids == spell(wanted)
+    if template is not None:
+        cut = make_tokenizer(template.replace("['content']", "['content'].split(' ')[-1]"))
+        with pytest.raises(ModelError, match="the final message does not appear"):
+            encode_prompts([problem], cut, 1000)
+
+
 @pytest.mark.parametrize("template", [None, TEMPLATE])
 @given(lengths=st.sets(st.integers(1, 40), min_size=1), limit=st.integers(1, 60))
 def test_a_prompt_is_kept_whole_or_dropped_and_counted(template, lengths, limit):

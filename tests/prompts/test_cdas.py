@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rollwise.beliefs.ratings import logistic
 from rollwise.prompts import CDAS
+from rollwise.prompts.cdas import nearest_on_both_sides
 
 # Six prompts, 8 responses each: the correct counts of three steps (arXiv 2505.17652, worked by
 # hand from D ← ((t−1)/t)·D + (σ(C − D) − s)/t and C ← −mean D; after step 1, a: ½ − 8/8 = −½).
@@ -36,13 +37,16 @@ def tell(sampler, correct, drawn=8):
     sampler.tell(list(correct), list(correct.values()), [drawn] * len(correct))
 
 
+@pytest.mark.parametrize("count", CHOSEN)
 @pytest.mark.parametrize("form", TRACES)
-def test_the_trace_of_difficulties_and_competence(form):
-    sampler = CDAS("abcdef", batch_size=2, form=form)
-    for correct, (difficulty, competence) in zip(STEPS, TRACES[form], strict=True):
+def test_the_trace_of_difficulties_competence_and_choices(form, count):
+    sampler = CDAS("abcdef", batch_size=count, form=form, warmup_epochs=0)
+    for correct, trace, chosen in zip(STEPS, TRACES[form], CHOSEN[count], strict=True):
         tell(sampler, correct)
-        np.testing.assert_allclose(sampler.difficulty, difficulty, rtol=0, atol=5.1e-7)
-        assert sampler.competence == pytest.approx(competence, abs=5.1e-7)
+        np.testing.assert_allclose(sampler.difficulty, trace[0], rtol=0, atol=5.1e-7)
+        assert sampler.competence == pytest.approx(trace[1], abs=5.1e-7)
+        assert sampler.ask() == list(chosen)
+        assert sampler.ask() == list(chosen)  # asking alone changes nothing
     sampler.difficulty[:] = 9  # a copy
     assert sampler.difficulty.max() < 1
     quantiles = [sampler.metrics()[f"difficulty_p{q}"] for q in (10, 50, 90)]
@@ -50,14 +54,26 @@ def test_the_trace_of_difficulties_and_competence(form):
     assert CDAS("abcdef", 2).form == "paper"
 
 
-@pytest.mark.parametrize("count", CHOSEN)
-@pytest.mark.parametrize("form", TRACES)
-def test_the_trace_of_choices(form, count):
-    sampler = CDAS("abcdef", batch_size=count, form=form, warmup_epochs=0)
-    for correct, chosen in zip(STEPS, CHOSEN[count], strict=True):
-        tell(sampler, correct)
-        assert sampler.ask() == list(chosen)
-        assert sampler.ask() == list(chosen)  # asking alone changes nothing
+few_values = st.sampled_from([-1.0, -0.5, -0.0, 0.0, 0.25, 0.5, 1.0, 1e-300, -1e-300])
+values_with_ties = st.lists(few_values | st.floats(-2, 2), min_size=1, max_size=60)
+
+
+def by_sorting(values, centre, count, exclude):
+    """The symmetric choice on plain sorted lists; equal values by index."""
+    indices = [i for i in range(len(values)) if not exclude[i]]
+    above = sorted((i for i in indices if values[i] > centre), key=lambda i: (values[i], i))
+    below = sorted((i for i in indices if values[i] <= centre), key=lambda i: (-values[i], i))
+    chosen = above[: count // 2] + below[: count - count // 2]
+    rest = above[count // 2 :] + below[count - count // 2 :]  # of one side only, if it is needed
+    return sorted(chosen + rest[: count - len(chosen)])
+
+
+@given(values=values_with_ties, centre=few_values | st.floats(-2, 2), data=st.data())
+def test_the_symmetric_choice_is_that_of_sorting(values, centre, data):
+    count = data.draw(st.integers(0, len(values)))
+    exclude = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))
+    chosen = nearest_on_both_sides(np.array(values), centre, count, np.array(exclude))
+    assert chosen.tolist() == by_sorting(values, centre, count, exclude)
 
 
 @given(
@@ -67,7 +83,7 @@ def test_the_trace_of_choices(form, count):
     delay=st.sampled_from([0, 1]),
 )
 def test_the_published_forms_against_plain_lists(steps, delay):
-    """The update as METHODS writes it, prompt by prompt."""
+    """The update prompt by prompt."""
     sampler = CDAS(range(6), 2, form=["paper", "released_code"][delay])
     difficulty, visits, competence = [0.0] * 6, [0] * 6, 0.0
     for correct in steps:
@@ -82,14 +98,14 @@ def test_the_published_forms_against_plain_lists(steps, delay):
         assert sampler.competence == pytest.approx(competence, abs=1e-12)
 
 
-def test_expected_pass_rates_of_the_paper_form_at_rest():
+@pytest.mark.parametrize("form", TRACES)
+def test_expected_pass_rates_of_the_published_forms_at_rest(form):
     """Where every prompt always shows its pass rate, D settles and stands for that rate."""
-    rates = np.arange(9) / 8
-    for form in TRACES:
-        sampler = CDAS(range(9), 9, form=form)
-        for _ in range(3000):
-            sampler.tell(range(9), range(9), [8] * 9)
-        np.testing.assert_allclose(sampler.expected_pass_rates(range(9)), rates, atol=0.01)
+    sampler = CDAS(range(9), 9, form=form)
+    for _ in range(3000):
+        sampler.tell(range(9), range(9), [8] * 9)
+    rates = sampler.expected_pass_rates(range(9))
+    np.testing.assert_allclose(rates, np.arange(9) / 8, atol=0.01)
 
 
 def test_the_calibrated_update_by_hand():

@@ -12,9 +12,7 @@ from row_files import write_rows
 
 from rollwise.errors import RunError
 from rollwise.records import RunFolder
-from rollwise.records.final import damaged, seal
 from rollwise.records.folder import describe_start
-from rollwise.records.samples import ROWS
 
 CONFIG = {"seed": 3, "model": {"path": "running-sums"}}
 
@@ -24,6 +22,15 @@ def folder(tmp_path):
     made = RunFolder(tmp_path / "run")
     made.create(CONFIG)
     return made
+
+
+def keep(folder, *rows):
+    folder.samples.keep(rows)
+    folder.flush_samples()
+
+
+def kept(folder):
+    return folder.samples.read().to_pylist()
 
 
 def row(step, advantage=None, response="7 12=12"):
@@ -42,9 +49,9 @@ def test_a_start_is_recorded_with_the_commit_and_stays_when_settings_are_written
     started = describe_start("GPU")
     assert re.fullmatch("[0-9a-f]{12}", started["commit"])
     (tmp_path / "file").write_text("2")
-    assert describe_start("GPU")["commit"] == started["commit"] + " + changes"
+    assert describe_start("GPU")["commit"] == started["commit"] + "-dirty"
     run = RunFolder(tmp_path / "run")
-    run.create(CONFIG, started)
+    run.create(CONFIG, started=started)
     run.write_config({**CONFIG, "more": 1})
     assert run.read_about("started") == started
 
@@ -124,28 +131,24 @@ def test_metrics_that_are_not_as_they_were_come_back_from_the_checkpoint(
     saved = write_rows(tmp_path / "copy", LINES[:4])
     if left is not None:
         (folder.path / "metrics.jsonl").write_text("".join(left))
-    folder.complete_metrics(3, saved)
+    folder.discard_after(3, saved)
     assert folder.read_metrics() == LINES[:4]
     assert "was incomplete" in caplog.text
 
 
-def test_metrics_stay_with_later_steps_and_an_evaluation_that_was_made_since(
-    folder, tmp_path, caplog
-):
+def test_an_evaluation_that_was_added_since_the_checkpoint_stays(folder, tmp_path, caplog):
     saved = tmp_path / "copy"
     for line in LINES[:3]:
         folder.log(line)
     saved.write_bytes((folder.path / "metrics.jsonl").read_bytes())
     for changed in (LINES[2], LINES[2] | {"heldout": {}, "elapsed": 3.0}):
         folder.replace_last(changed)
-        folder.complete_metrics(2, saved)
-        assert folder.read_metrics()[-1] == changed
-    folder.log(LINES[3])
-    folder.complete_metrics(2, saved)
-    assert folder.read_metrics()[-1] == LINES[3]
+        folder.log(LINES[3])
+        folder.discard_after(2, saved)
+        assert folder.read_metrics() == [*LINES[:2], changed]
     assert not caplog.records
     with pytest.raises(RunError, match="cannot read"):
-        folder.complete_metrics(2, tmp_path / "no copy")
+        folder.discard_after(2, tmp_path / "no copy")
 
 
 def test_a_line_is_on_the_disk_when_it_is_logged(folder, monkeypatch):
@@ -161,17 +164,15 @@ def test_a_line_is_on_the_disk_when_it_is_logged(folder, monkeypatch):
 
 
 def test_responses_are_added_at_each_flush_as_they_are(folder):
-    assert folder.read_samples() == []
+    assert kept(folder) == []
     folder.flush_samples()
     assert not (folder.path / "samples").exists()
     texts = ["", "\x00\x1b[31m", "\u202eolleh", "𝔘𝔫𝔦", "a\r\nb\u2028c"]
     rows = [row(1, 0.5), row(1, -0.5), row(2), *(row(2, 0.0, text) for text in texts)]
-    folder.keep_samples(rows[:2])
+    keep(folder, *rows[:2])
     folder.flush_samples()
-    folder.flush_samples()
-    folder.keep_samples(rows[2:])
-    folder.flush_samples()
-    assert RunFolder(folder.path).read_samples() == rows
+    keep(folder, *rows[2:])
+    assert kept(RunFolder(folder.path)) == rows
 
 
 @pytest.mark.parametrize("advantages", [(None, 0.5, None), (0.5, None, 0.5)])
@@ -179,9 +180,8 @@ def test_a_column_may_hold_nothing_in_one_flush_and_numbers_in_the_next(folder, 
     """No response has an advantage where no group has one: early, or late, in training."""
     rows = [row(step, advantage) for step, advantage in enumerate(advantages, 1)]
     for one in rows:
-        folder.keep_samples([one])
-        folder.flush_samples()
-    assert folder.read_samples() == rows
+        keep(folder, one)
+    assert kept(folder) == rows
     assert str(pq.read_table(folder.path / "samples").field("advantage").type) == "double"
 
 
@@ -189,7 +189,7 @@ def test_responses_that_cannot_be_read_are_an_error(folder):
     path = folder.path / "samples" / "part-00000.parquet"
     path.parent.mkdir()
     path.write_bytes(b"PAR1 no more")
-    for use in (folder.read_samples, lambda: folder.discard_after(0)):
+    for use in (folder.samples.read, lambda: folder.discard_after(0)):
         folder.log({"step": 0})
         with pytest.raises(RunError) as caught:
             use()
@@ -199,35 +199,31 @@ def test_responses_that_cannot_be_read_are_an_error(folder):
 @pytest.fixture
 def full_at_three(folder):
     """A file of responses is full with three."""
-    folder._samples.rows = 3
+    folder.samples.rows = 3
 
 
 def test_a_file_that_is_full_is_not_written_again(folder, full_at_three):
     """So memory and time for the responses of a step do not grow with the run."""
     rows, written = [row(step, 0.5) for step in range(8)], {}
     for one in rows:
-        folder.keep_samples([one])
-        folder.flush_samples()
+        keep(folder, one)
         files = sorted((folder.path / "samples").iterdir())
         assert all(file.stat().st_mtime_ns == written[file] for file in files[:-1])
         written = {file: file.stat().st_mtime_ns for file in files}
         assert len(pq.read_table(files[-1])) <= 3
     assert [file.name for file in written] == [f"part-0000{i}.parquet" for i in range(3)]
-    assert folder.read_samples() == rows
+    assert kept(folder) == rows
     assert pq.read_table(folder.path / "samples").to_pylist() == rows
-    folder.keep_samples(rows[:4])  # a run without checkpoints keeps few in memory
-    assert folder.read_samples() == [*rows, *rows[:4]]
+    folder.samples.keep(rows[:4])  # a run without checkpoints keeps few in memory
+    assert kept(folder) == [*rows, *rows[:4]]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 6, 9, 18])
 def test_the_newest_responses_are_those_of_whole_prompts(folder, full_at_three, most):
     rows = [row(step, 0.5) for step in range(4) for _ in range(4)]
-    folder.keep_samples(rows)
-    folder.keep_samples([rows[0] | {"step": 9}])
-    folder.keep_samples([rows[0] | {"step": 9}])
-    folder.flush_samples()
-    wanted = {1: 1, 2: 2, 3: 2, 5: 2, 6: 2, 9: 6, 18: 18}[most]
     rows += [rows[0] | {"step": 9}] * 2
+    keep(folder, *rows)
+    wanted = {1: 1, 2: 2, 3: 2, 5: 2, 6: 2, 9: 6, 18: 18}[most]
     assert folder.read_newest_samples(most) == (rows[-wanted:], 18)
 
 
@@ -236,19 +232,14 @@ def test_responses_of_later_steps_are_gone_back_from(folder, full_at_three, step
     rows = [row(s, 0.5) for s in (1, 2, 2, 2, 3, 3, 4, 4)]
     for one in rows:
         folder.log({"step": one["step"]})
-        folder.keep_samples([one])
-        folder.flush_samples()
-    assert folder.read_samples() == rows
-    left = folder.path / "samples" / ".part-00007.parquet.partial"
-    left.write_text("half of it")
+        keep(folder, one)
+    assert kept(folder) == rows
     folder.discard_after(step)
-    kept = [one for one in rows if one["step"] <= step]
-    assert folder.read_samples() == kept
-    assert not left.exists()
-    assert [line["step"] for line in folder.read_metrics()] == [one["step"] for one in kept]
-    folder.keep_samples([row(5, -0.5)])
-    folder.flush_samples()
-    assert folder.read_samples()[-1] == row(5, -0.5)
+    left = [one for one in rows if one["step"] <= step]
+    assert kept(folder) == left
+    assert [line["step"] for line in folder.read_metrics()] == [one["step"] for one in left]
+    keep(folder, row(5, -0.5))
+    assert kept(folder)[-1] == row(5, -0.5)
 
 
 def test_what_is_not_finite_is_null_in_strict_json(folder):
@@ -262,27 +253,3 @@ def test_what_is_not_finite_is_null_in_strict_json(folder):
         "seconds": {"a": None},
         "draws_by_round": [None],
     }
-
-
-@pytest.mark.parametrize("place", [4, 200, -40, -1])
-def test_a_bit_flipped_in_a_part_that_is_final_is_noticed_during_a_run_and_at_its_end(
-    folder, place
-):
-    """Parquet checks its pages, not all of what says where they are."""
-    for step in range(1, 4):
-        folder.keep_samples([row(step)] * ROWS)
-    folder.flush_samples()
-    assert damaged(folder) == []
-    first, *_, newest = sorted((folder.path / "samples").iterdir())
-    content = bytearray(first.read_bytes())
-    content[place] ^= 1
-    first.write_bytes(content)
-    assert damaged(folder) == ["samples/part-00000.parquet"]
-    folder.keep_samples([row(4)])
-    folder.flush_samples()
-    seal(folder)
-    assert damaged(folder) == ["samples/part-00000.parquet"]
-    folder.log({"step": 3})
-    folder.discard_after(3)  # which rewrites the newest
-    assert damaged(folder) == []
-    assert len(pq.read_table(newest)) == ROWS

@@ -47,7 +47,7 @@ def show(browser):
 def run(tmp_path_factory):
     rows = [sample(step, index, f"{step}={index}") for step in range(1, 9) for index in range(5)]
     path = make_run(
-        tmp_path_factory.mktemp("runs") / "adaptive", samples=rows, exit={"type": "balanced"}
+        tmp_path_factory.mktemp("runs") / "adaptive", samples=rows, method="reinforce_ada"
     )
     assert write_report(path) == path / "report.html"
     return path

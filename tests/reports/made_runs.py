@@ -1,6 +1,7 @@
 """Runs that are made by hand, and what reads their reports."""
 
 import json
+from dataclasses import asdict
 from html.parser import HTMLParser
 
 from rollwise.config import make_config
@@ -79,7 +80,7 @@ ALL_TRAINED = {
     "truncated": LEDGER["truncated"],
 }
 
-BALANCED = make_config({"exit": {"type": "balanced"}})
+BALANCED = make_config({"method": "reinforce_ada"})
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -158,12 +159,12 @@ def visits_of(samples):
 
 def make_run(path, steps=3, samples=(), more=None, **settings):
     folder = RunFolder(path)
-    folder.create(make_config(settings).model_dump(mode="json"))
+    folder.create(asdict(make_config(settings)))
     folder.log({"step": 0, "heldout": evaluated(0.25), "elapsed": 12.0})
     for step in range(1, steps + 1):
         at_end = {"heldout": evaluated(0.625)} if step == steps else {}
         folder.log(step_line(step) | at_end | (more or {}))
-    folder.keep_samples(samples)
+    folder.samples.keep(samples)
     for step, row, question in visits_of(samples):
         folder.keep_visit(step, row, question)
     folder.flush_samples()

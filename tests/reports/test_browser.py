@@ -38,7 +38,7 @@ def report(tmp_path_factory):
     name = HOSTILE_NAME.replace("/", "")
     path = make_run(tmp_path_factory.mktemp("runs") / name, 12, more=more)
     folder = RunFolder(path)
-    folder.keep_samples(samples)
+    folder.samples.keep(samples)
     for step in range(1, 13):
         folder.keep_visit(step, visit(step, "evil", correct=step % 5), HOSTILE_NAME)
         for number in range(4):
@@ -63,7 +63,7 @@ def test_the_page_of_a_run_opens_at_any_size_and_in_both_themes(show, report, wi
     paper = run_script(page, "getComputedStyle(document.body).backgroundColor")
     assert paper == ("rgb(20, 24, 28)" if theme == "dark" else "rgb(255, 255, 255)")
     ticks = run_script(page, "document.body.innerText")
-    assert "Much is clipped" in ticks and "1e" not in ticks.split("Settings")[0]
+    assert "High clip fraction" in ticks and "1e" not in ticks.split("Settings")[0]
     run_script(page, "document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     wait_for(page, "document.querySelector('.response pre') !== null")
     assert run_script(page, "document.documentElement.scrollWidth") <= width
@@ -204,11 +204,16 @@ def test_a_finding_leads_to_its_chart_and_words_are_explained(show, report):
     leads = run_script(page, "[...document.querySelectorAll('.warnings a')].map((a) => a.hash)")
     assert "#chart-clipping" in leads
     assert all(run_script(page, "document.querySelector(arguments[0]) !== null", x) for x in leads)
+    contents = run_script(page, "[...document.querySelectorAll('#contents a')].map((a) => a.hash)")
+    assert len(contents) == run_script(page, "document.querySelectorAll('main h2').length") > 4
+    assert all(
+        run_script(page, "document.querySelector(arguments[0]) !== null", x) for x in contents
+    )
     said = run_script(page, "document.body.innerText")
     for words in (
         "A visit is a step that sampled the prompt",
         "Satisfied: the exit rule was met",
-        "beside such a group in its pool, not chosen",
+        "drawn for such a prompt, but not chosen for its group",
         "An importance weight is a token's probability under the learner over that",
     ):
         assert words in said

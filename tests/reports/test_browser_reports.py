@@ -29,6 +29,22 @@ def column(page, at):
     return run_script(page, f"{rows}.map((row) => row.cells[{at}].innerText)")
 
 
+def test_the_difference_of_a_method_is_seen_on_a_phone(show, tmp_path):
+    cells = [
+        "default",
+        "0.631\n[0.613, 0.648]",
+        "+0.202\n[+0.176, +0.228]",
+        "better",
+        "0.63",
+        "0.6",
+    ]
+    header = ["method", "mean", "difference", "verdict", "IQM", "worst"]
+    content = {"sentences": [], "tables": [("A", header, [cells])], "baseline": ""}
+    page = show(write_page(tmp_path, "methods.html", {"charts": [], "grids": {}}, **content), 400)
+    end = "document.querySelector('main table').rows[1].cells[3].getBoundingClientRect().right"
+    assert run_script(page, end) <= 400
+
+
 def test_every_table_is_sorted_by_numbers_by_texts_and_with_nothing_last(show, tmp_path):
     cells = ["12", "≥ 3.5", "1,000", "–", "+0.5 [0.1, 2]", "−7", "text", "40 %"]
     tables = [("A table", ["name", "value"], [[f"n{at}", cell] for at, cell in enumerate(cells)])]

@@ -1,6 +1,7 @@
 """The report of a comparison, which links those of its runs; and those of all runs of a folder."""
 
 import os
+from dataclasses import asdict
 
 import numpy as np
 from made_runs import make_run, read
@@ -20,7 +21,7 @@ def compared(path, ends, run=None):
     methods = {name: dict(enumerate(map(curve, found))) for name, found in ends.items()}
     comparison = compare_methods(methods, next(iter(ends)), None, {})
     configs = {
-        name: make_config({"learner": {"learning_rate": 1e-4 * (at + 1)}}).model_dump(mode="json")
+        name: asdict(make_config({"learner": {"learning_rate": 1e-4 * (at + 1)}}))
         for at, name in enumerate(ends)
     }
     tables = [("Accuracy", ["method", "mean"], [[name, "0.5\n[0.4, 0.6]"] for name in ends])]

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import html
 import re
+from dataclasses import asdict
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -45,12 +46,15 @@ def test_the_head_says_what_came_of_it_and_when_and_where_it_ran(tmp_path):
     path = make_run(tmp_path / "run")
     folder = RunFolder(path)
     started = describe_start("CPU (2 cores)")
-    folder.write_config(folder.read_config(), started | {"commit": "abc123 + changes"})
-    folder.write_config(folder.read_config())  # as resuming does
+    started |= {"commit": "abc123 + changes"}
+    folder.write_config(folder.read_config(), started=started)
+    resumed = [{"step": step, "command": f"train {step}", "date": "now"} for step in (3, 5)]
+    folder.write_config(folder.read_config(), resumed=resumed)
     text = " ".join(read(write_report(path).parent).text.split())
     assert "run held-out avg@8 0.250 [0.150, 0.350] → 0.625 [0.525, 0.725] · held-out" in text
     assert f"date {started['date']} host {started['host']} device CPU (2 cores)" in text
     assert "commit abc123 + changes" in text
+    assert "resumed after step 3 train 3 (now) resumed after step 5 train 5 (now)" in text
 
 
 def test_it_has_a_chart_of_everything_that_is_asked_after(run):
@@ -69,7 +73,7 @@ def test_it_has_a_chart_of_everything_that_is_asked_after(run):
 def test_every_prompt_has_its_pass_rates_and_beliefs_over_the_run(tmp_path):
     path = make_run(tmp_path / "run")
     folder = RunFolder(path)
-    folder.keep_samples([sample(2, 0, "=", question="a?", key="a")])
+    folder.samples.keep([sample(2, 0, "=", question="a?", key="a")])
     for step in (1, 2):
         folder.keep_visit(step, visit(step, "a", correct=step, expected=step / 4), "a?")
     folder.flush_samples()
@@ -97,13 +101,32 @@ def test_the_ledger_is_a_table_that_adds_up(tmp_path):
     path = make_run(tmp_path / "run", more={"ledger": LEDGER})
     write_report(path)
     text = " ".join(read(path).text.split())
-    assert "in groups that were learned from 48 32.0 % 480 32.0 %" in text
-    assert "surplusbeyond their prompt's exit: cancelled or dropped 12 8.0 % 180 12.0 %" in text
+    assert "in groups that were trained on 48 32.0 % 480 32.0 %" in text
+    assert (
+        "surplusafter sampling of their prompt had ended: cancelled or dropped 12 8.0 % 180 12.0 %"
+        in text
+    )
     assert "all 150 1,500" in text
     assert "9 responses in pools were truncated, with 90 tokens" in text
     assert "pilot" not in text  # there was none
     shares = {each["label"]: each["values"] for each in read(path).charts["ledger"]["lines"]}
     assert shares["zero variance"] == [0.16] * 3
+
+
+def test_single_responses_that_were_all_trained_on_need_no_table(run):
+    text = " ".join(read(run).text.split())
+    assert "All 144 draws and 1,500 tokens were trained on: 48 draws and 500 tokens a step" in text
+    assert "in groups that were trained on" not in text
+
+
+def test_every_evaluation_has_a_row_and_a_warning_that_is_over_is_named(tmp_path):
+    folder = RunFolder(make_run(tmp_path / "run", steps=0))
+    for step in range(1, 41):
+        late = {"belief_skill": -0.5 if step < 20 else 0.3, "heldout": evaluated(0.3 + step / 100)}
+        folder.log(step_line(step) | late)
+    text = " ".join(read(write_report(folder.path).parent).text.split())
+    assert all(f" {step} {0.3 + step / 100:.3f} [" in text for step in range(1, 41))
+    assert "Warned of earlier, and over: Beliefs are stale (step 10)." in text
 
 
 def test_it_needs_nothing_beside_it(run):
@@ -150,7 +173,7 @@ def test_the_page_of_a_long_run_stays_small_and_says_what_was_left_out(tmp_path)
             folder.keep_visit(step, row, f"question {key}, " + "long " * 60)
     for step in range(4000, 5001):
         key = 16 * step % 4000
-        folder.keep_samples(
+        folder.samples.keep(
             sample(step, index, f"{step}: " + "so " * 500, f"question {key}", key=f"prompt {key}")
             for index in range(4)
         )
@@ -170,7 +193,7 @@ def test_a_run_that_was_only_or_never_evaluated_has_a_report(tmp_path):
     assert list(page.charts) == ["heldout"]
     assert "0 steps" in page.text and page.data["prompts"] == []
     folder = RunFolder(tmp_path / "blind")
-    folder.create(make_config({}).model_dump(mode="json"))
+    folder.create(asdict(make_config({})))
     folder.log(step_line(1) | {"pass_rate_by_expected": []})
     page = read(write_report(folder.path).parent)
     assert "Held-out problems" not in page.text

@@ -1,10 +1,11 @@
 """The charts of a run."""
 
 import numpy as np
+import pytest
 from made_runs import make_run, read, step_line
 
 from rollwise.reports import write_report
-from rollwise.reports.run_charts import RunCharts
+from rollwise.reports.charts import RunCharts
 
 
 def test_charts_are_drawn_over_steps_draws_tokens_and_minutes(run):
@@ -22,9 +23,19 @@ def test_charts_are_drawn_over_steps_draws_tokens_and_minutes(run):
 def test_a_figure_that_some_steps_lack_has_gaps_and_a_mean_of_the_rest():
     lines = [step_line(step) | {"entropy": [1.0, None, 3.0][step - 1]} for step in (1, 2, 3)]
     plain, smooth = next(c for c in RunCharts(lines).charts if c["id"] == "entropy")["lines"]
-    assert plain["group"] == smooth["label"] == "nats a token, mean of 3 steps"
+    assert plain["group"] == smooth["label"] == "nats per token, mean of 3 steps"
     np.testing.assert_equal(plain["values"], [1.0, np.nan, 3.0])
     np.testing.assert_equal(smooth["values"], [1.0, 1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("norms", "logarithmic"), [((1, 1, 50), True), ((1, 1, 5), False), ((0, 1, 50), False)]
+)
+def test_an_axis_is_logarithmic_where_one_value_flattens_the_rest(norms, logarithmic):
+    lines = [step_line(step) | {"grad_norm": norm} for step, norm in enumerate(norms, 1)]
+    (gradient,) = (chart for chart in RunCharts(lines).charts if chart["id"] == "gradient")
+    assert gradient.get("log", False) is logarithmic
+    assert ("logarithmic" in gradient["about"]) is logarithmic
 
 
 def test_what_a_sampler_has_learnt_is_plotted(tmp_path):

@@ -2,6 +2,7 @@
 
 import pickle
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from random import Random
 
 from rollwise.sampling import Draw, RolloutSession
@@ -42,22 +43,32 @@ def one_at_a_time(session: RolloutSession, faulty: bool = False) -> RolloutSessi
 
 
 def in_any_order(
-    session: RolloutSession, random: Random, slots: int, engine: Engine
+    session: RolloutSession, random: Random, slots: int, engine: Engine, late: Iterable[int] = ()
 ) -> RolloutSession:
-    """Answer draws in any order, cancel what is to be, and pickle the session now and then."""
-    in_flight: list[Draw] = []
-    while not session.done:
+    """Answer draws in any order; cancel what is to be, pickle the session, add the `late` prompts.
+
+    Whatever comes first, what is in flight is what was handed out and not cancelled.
+    """
+    in_flight, waiting = list[Draw](), [*late]
+    while not session.done or waiting:
+        if waiting and (session.done or random.random() < 0.1):
+            session.add([waiting.pop(0)])
         if len(in_flight) < slots and (not in_flight or random.random() < 0.7):
             free = slots - len(in_flight)
-            in_flight += session.next_draws(random.choice([free, random.randint(1, free)]))
-            assert len(in_flight) <= slots
+            asked = random.choice([free, random.randint(1, free), None])
+            handed_out = session.next_draws(asked)
+            assert asked is None or len(handed_out) <= asked
+            in_flight += handed_out
+            assert len(set(in_flight)) == len(in_flight)
         if random.random() < 0.02:
             session = pickle.loads(pickle.dumps(session))
+        assert set(session.in_flight) == set(in_flight)
         if in_flight:
             cancelled = engine.answer(session, in_flight.pop(random.randrange(len(in_flight))))
             assert set(cancelled) <= set(in_flight)
             in_flight = [draw for draw in in_flight if draw not in cancelled]
     assert not in_flight
+    assert max(engine.tries.values()) <= session.max_attempts
     return session
 
 

@@ -45,7 +45,7 @@ class OneAndTwo(ExitRule):
 def test_a_rule_may_be_for_single_counts_alone():
     check_exit_rule(OneAndTwo())
     for schedule in (Streamed(8), Rounds(4, rounds=2)):
-        for number in ("expected_need", "chance"):
+        for number in ("expected_draws", "chance"):
             two = [Stopping(rule, schedule, 8) for rule in (OneAndTwo(), Balanced(1, 2))]
             assert np.array_equal(*(getattr(stopping, number) for stopping in two))
 
@@ -55,10 +55,6 @@ def wrong(name, base, **methods):
     made = type(name, (base,), {"__module__": __name__, **methods})
     globals()[name] = dataclass(frozen=True)(made)
     return globals()[name]()
-
-
-def rule_of(name, satisfied):
-    return wrong(name, ExitRule, satisfied=satisfied)
 
 
 class NoDataclass(ExitRule):
@@ -101,39 +97,31 @@ def too_many(allocation, pass_rates):
     return Estimated.counts(allocation, pass_rates) + allocation.maximum
 
 
+WHOLE = wrong("Whole", ExitRule, satisfied=lambda rule, n, m: bool(np.all(n > 1)))
+FOR_ARRAYS = wrong("Arrays", ExitRule, satisfied=lambda rule, n, m: n > (1 if np.ndim(n) else 2))
+FORGETS = wrong("Forgets", ExitRule, satisfied=lambda rule, n, m: True if n and m else None)
+GREEDY = wrong("GreedyStream", Streamed, dispatcher=lambda schedule: Greedy())
+IDLE = wrong("IdleStream", Streamed, dispatcher=lambda schedule: Idle())
+OF_POOL = wrong("OfPool", Objective, advantages=lambda self, pool, group: pool.rewards)
+UNCENTRED = wrong("Uncentred", Objective, advantages=lambda self, pool, group: group.rewards - 0.5)
+IN_PLACE = wrong("InPlace", Objective, advantages=in_place)
+TOO_MANY = wrong("TooMany", Estimated, counts=too_many)
+
+
 @pytest.mark.parametrize(
     ("check", "plugin", "message"),
     [
-        *(
-            (check_exit_rule, rule_of(name, satisfied), message)
-            for name, satisfied, message in (
-                ("Whole", lambda rule, n, m: bool(np.all(n > 1)), "but in an array it is"),
-                ("ForArrays", lambda rule, n, m: n > (1 if np.ndim(n) else 2), r"2, 0\) is False"),
-                ("Forgets", lambda rule, n, m: True if n and m else None, "or False, got None"),
-            )
-        ),
-        (
-            check_exit_rule,
-            NoDataclass(),
-            r"NoDataclass is not a dataclass: put `@dataclass\(frozen=",
-        ),
+        (check_exit_rule, WHOLE, "but in an array it is"),
+        (check_exit_rule, FOR_ARRAYS, r"2, 0\) is False"),
+        (check_exit_rule, FORGETS, "or False, got None"),
+        (check_exit_rule, NoDataclass(), r"NoDataclass is not a dataclass: put `@dataclass\(froz"),
         (check_exit_rule, Unpicklable(), "must be picklable"),
-        *(
-            (check_schedule, wrong(name, Streamed, dispatcher=dispatcher), message)
-            for name, dispatcher, message in (
-                ("GreedyStream", lambda schedule: Greedy(), "were surplus"),
-                ("IdleStream", lambda schedule: Idle(), "no draw is handed out"),
-            )
-        ),
-        *(
-            (check_objective, wrong(name, Objective, advantages=advantages), message)
-            for name, advantages, message in (
-                ("OfPool", lambda self, pool, group: pool.rewards, r"shape \(4,\), got \(12,\)"),
-                ("Uncentred", lambda self, pool, group: group.rewards - 0.5, "all 0.0 must give 0"),
-                ("InPlace", in_place, "group's rewards were changed"),
-            )
-        ),
-        (check_allocation, wrong("TooMany", Estimated, counts=too_many), "at most 32"),
+        (check_schedule, GREEDY, "were surplus"),
+        (check_schedule, IDLE, "no draw is handed out"),
+        (check_objective, OF_POOL, r"shape \(4,\), got \(12,\)"),
+        (check_objective, UNCENTRED, "all 0.0 must give 0"),
+        (check_objective, IN_PLACE, "group's rewards were changed"),
+        (check_allocation, TOO_MANY, "at most 32"),
     ],
 )
 def test_wrong_plugins_are_found_out(check, plugin, message):

@@ -1,4 +1,4 @@
-"""Advantages against hand computations and against TRL's formula."""
+"""Advantages against hand computations, TRL's formula, and enumeration; baselines from a belief."""
 
 from math import sqrt
 
@@ -7,11 +7,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rollwise.sampling import Balanced, Pool, PositiveFocused, Rounds, advantages, select_group
+from rollwise import Balanced, FixedCount, Pool, PositiveFocused, Rounds, advantages, select_group
 from rollwise.sampling.objectives import GRPO
 from rollwise.sampling.stopping import Stopping
 
-OBJECTIVES = ("reference", "grpo")
 # The functions of the pass rate, and what 2 correct of 8, p̂ = ¼, weigh in a group of 4 with 2
 # correct: A₊ = f′(p̂)·p̂(1 − p̂)·4/2.
 PLUG_IN = {
@@ -20,7 +19,7 @@ PLUG_IN = {
     "sqrt": 2 * 3 / 16 / (2 * sqrt(1 / 4)),
     "arcsine": 2 * sqrt(3 / 16),
 }
-SIDED = [*PLUG_IN]
+CENTRED, SIDED = ["reference", "grpo"], [*PLUG_IN]
 
 
 def grouped(rewards, size: int = 4):
@@ -44,7 +43,6 @@ SCALE = (1.5 / 7) ** 0.5 + 1e-4
     [
         # 2 correct of 8: mean ¼, so ¾ and −¼, though the group, 0 1 2 6, is half correct.
         (QUARTER, {}, [-0.25, -0.25, 0.75, 0.75]),
-        (QUARTER, {"objective": "reference"}, [-0.25, -0.25, 0.75, 0.75]),
         # Squares 2·(3/4)² + 6·(1/4)² = 3/2, over 7.
         (QUARTER, {"scale_by_std": True}, [x / SCALE for x in (-0.25, -0.25, 0.75, 0.75)]),
         (QUARTER, {"objective": "grpo"}, [-0.5, -0.5, 0.5, 0.5]),
@@ -79,8 +77,8 @@ EQUAL_REWARDS = [
 @pytest.mark.parametrize(
     ("rewards", "objective", "settings"),
     [
-        *((r, name, {}) for r in EQUAL_REWARDS for name in (*OBJECTIVES, *SIDED)),
-        *((r, name, {"scale_by_std": True}) for r in EQUAL_REWARDS for name in OBJECTIVES),
+        *((r, name, {}) for r in EQUAL_REWARDS for name in (*CENTRED, *SIDED)),
+        *((r, name, {"scale_by_std": True}) for r in EQUAL_REWARDS for name in CENTRED),
         *((r, name, {}) for r in ([0.9, 0.8, 1.0], [0.0, 0.7, 0.2]) for name in SIDED),
     ],
 )
@@ -123,13 +121,6 @@ def test_counts_that_the_stopping_cannot_come_to_have_plug_in_weights():
         assert found.tolist() == advantages(pool, group, objective).tolist()
 
 
-@pytest.mark.parametrize("rewards", [[0, 1, 0, 1], [0, 0]])
-def test_unbiased_needs_to_know_the_stopping(rewards):
-    message = r"stopping rule of prompt 'x': .*RolloutSession.*pool\.stopping = "
-    with pytest.raises(ValueError, match=message):
-        advantages(*grouped(rewards), "linear", estimates="unbiased")
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -139,9 +130,96 @@ def test_unbiased_needs_to_know_the_stopping(rewards):
         ({"objective": "linear", "estimates": "map"}, "^estimates must be one of plug_in, unbias"),
         ({"objective": "ppo"}, "^objective must be one of reference, grpo, .*; got 'ppo'$"),
         ({"objective": GRPO(), "scale_by_std": True}, r"must be set in the objective, GRPO\(scale"),
+        (
+            {"objective": "linear", "estimates": "unbiased"},
+            r"stopping rule of prompt 'x': .*RolloutSession.*pool\.stopping = ",
+        ),
+        ({"objective": "linear", "baseline": "belief"}, "believed of prompt 'x': pass priors="),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(settings, message):
-    pool, group = grouped([0, 1])
+@pytest.mark.parametrize("rewards", [[0, 1], [0, 0]])
+def test_settings_that_do_not_go_together_or_with_the_pool_are_refused(settings, message, rewards):
     with pytest.raises(ValueError, match=message):
-        advantages(pool, group, **settings)
+        advantages(*grouped(rewards), **settings)
+
+
+def pool_of(rewards, prior, stopping=None):
+    pool = Pool("x", rewards)
+    pool.prior, pool.stopping = prior, stopping
+    return pool
+
+
+def against_belief(pool, objective="linear"):
+    return advantages(pool, select_group(pool, 1, "all"), objective, baseline="belief")
+
+
+SINGLE = Stopping(FixedCount(1), Rounds(1, rounds=1), 1)
+THREE = Stopping(FixedCount(3), Rounds(3, rounds=1), 3)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "stopping", "objective", "expected"),
+    [
+        # Belief Beta(1, 3), so ¼: a correct response is worth ¾, an incorrect one −¼.
+        ([1.0], SINGLE, "linear", [0.75]),
+        ([0.0], SINGLE, "linear", [-0.25]),
+        # Of a fixed count b_i = (α + Σ_{j≠i} r_j)/(α + β + 2): (1 + 1)/6 and (1 + 2)/6.
+        ([1.0, 0.0, 1.0], THREE, "linear", [1 - 2 / 6, 0 - 3 / 6, 1 - 2 / 6]),
+        # f′(¼): 1/p = 4; 1/(2√p) = 1; 1/√(p(1 − p)) = 4/√3.
+        ([1.0], SINGLE, "log", [0.75 * 4]),
+        ([1.0], SINGLE, "sqrt", [0.75]),
+        ([1.0], SINGLE, "arcsine", [0.75 * 4 / sqrt(3)]),
+    ],
+)
+def test_against_a_belief_every_response_teaches(rewards, stopping, objective, expected):
+    found = against_belief(pool_of(rewards, (1.0, 3.0), stopping), objective)
+    assert found == pytest.approx(expected)
+
+
+def test_where_sampling_may_stop_only_earlier_draws_count():
+    """b_i = 1/4, 2/5, 2/6 with Beta(1, 3); times 2 draws at least over E[N] under the belief."""
+    stopping = Stopping(Balanced(1, 1), Rounds(1, rounds=4), 4, prior=(1.0, 3.0))
+    found = against_belief(pool_of([1.0, 0.0, 1.0], (1.0, 3.0), stopping))
+    share = 2 / stopping.expected_draws[0, 0]
+    assert found == pytest.approx(np.array([3 / 4, -2 / 5, 4 / 6]) * share)
+
+
+@pytest.mark.parametrize("alpha", [0.25, 1, 8, 15])
+def test_what_is_fixed_and_how_much_a_prompt_weighs_whatever_is_believed(alpha):
+    """Two of both kinds take four draws at least, also where a prompt may be given up."""
+    prior = (alpha, 16 - alpha)
+    assert Stopping(FixedCount(8), Rounds(8, rounds=1), 8, prior).is_fixed
+    stopping = Stopping(Balanced(2, 2), Rounds(1, 32), 32, prior, give_up_below=0.1)
+    assert not stopping.is_fixed
+    assert stopping.weight * stopping.expected_draws[0, 0] == pytest.approx(4)
+
+
+def sequences_of(stopping, rewards=()):
+    """All reward sequences after which sampling stops."""
+    correct = int(sum(rewards))
+    if stopping.stops[correct, len(rewards) - correct]:
+        return [rewards]
+    return [ended for reward in (0.0, 1.0) for ended in sequences_of(stopping, (*rewards, reward))]
+
+
+@pytest.mark.parametrize("p", [0.05, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize(
+    "rule", [Balanced(1, 1), Balanced(2, 2), PositiveFocused(1), FixedCount(3)], ids=repr
+)
+def test_the_expected_gradient_is_the_expected_number_of_draws_whatever_the_rule(rule, p):
+    """E Σ A_i ∂log P(r_i)/∂p = E[N]·(share), for a belief that is wrong (Wald's identity).
+
+    By enumeration of every sequence of at most 6 draws; ∂log P/∂p is 1/p for a correct response
+    and −1/(1 − p) for an incorrect one.
+    """
+    stopping = Stopping(rule, Rounds(1, rounds=6), 6, prior=(2.0, 1.0))
+    gradient = draws = total = 0.0
+    for rewards in sequences_of(stopping):
+        chance = float(np.prod([p if reward else 1 - p for reward in rewards]))
+        scores = np.where(np.array(rewards) > 0.5, 1 / p, -1 / (1 - p))
+        found = against_belief(pool_of(rewards, (2.0, 1.0), stopping))
+        gradient += chance * float(found @ scores)
+        draws, total = draws + chance * len(rewards), total + chance
+    share = stopping.minimum_draws[0, 0] / stopping.expected_draws[0, 0]
+    assert total == pytest.approx(1.0)
+    assert gradient == pytest.approx(draws * share)

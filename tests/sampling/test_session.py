@@ -1,6 +1,4 @@
-"""The rollout session: the loop, draw order, failures, what it refuses, pickling."""
-
-from dataclasses import replace
+"""Exit rules, and the rollout session: the loop, draw order, failures, what it refuses."""
 
 import numpy as np
 import pytest
@@ -11,6 +9,40 @@ from rollwise import Balanced, Draw, FixedCount, PositiveFocused, RolloutSession
 from rollwise.sampling import draw_seed
 
 RULE = Balanced(2, 2)
+
+
+@pytest.mark.parametrize(
+    ("rule", "definition"),
+    [
+        (PositiveFocused(), lambda n, m: n >= 1),
+        (PositiveFocused(positives=3), lambda n, m: n >= 3),
+        (Balanced(), lambda n, m: n >= 2 and m >= 2),
+        (Balanced(positives=1, negatives=4), lambda n, m: n >= 1 and m >= 4),
+        (FixedCount(), lambda n, m: n + m >= 4),
+        (FixedCount(samples=1), lambda n, m: n + m >= 1),
+    ],
+)
+def test_integers_give_a_bool_and_arrays_an_array_of_their_shape(rule, definition):
+    """The definitions of arXiv 2510.04996, spelt out rule by rule."""
+    answers = rule.satisfied(*np.indices((6, 6)))
+    assert answers.dtype == np.bool_
+    pairs = [[(n, m) for m in range(6)] for n in range(6)]
+    assert answers.tolist() == [[definition(*pair) for pair in row] for row in pairs]
+    assert all(rule.satisfied(*pair) is definition(*pair) for row in pairs for pair in row)
+
+
+ARGUMENTS = [
+    *((PositiveFocused, "positives"), (Balanced, "positives"), (Balanced, "negatives")),
+    *((FixedCount, "samples"), (Rounds, "size"), (Rounds, "rounds")),
+]
+
+
+@pytest.mark.parametrize(("kind", "argument"), ARGUMENTS)
+@pytest.mark.parametrize("value", [0, -3, 2.0, "2", None, True])
+def test_counts_must_be_integers_of_at_least_1(kind, argument, value):
+    error, must = (ValueError, "at least 1") if type(value) is int else (TypeError, "an integer")
+    with pytest.raises(error, match=f"^{argument} must be {must}, got {value!r}$"):
+        kind(**{argument: value})
 
 
 def test_the_rule_is_asked_at_the_end_of_each_round():
@@ -115,22 +147,22 @@ def test_a_reward_must_be_a_finite_number_and_a_refused_one_changes_nothing(rewa
     assert (session.failures, session.pools["x"].rewards.tolist()) == (0, [1.0])
 
 
-REFUSED = {
-    "another prompt": lambda draw: replace(draw, key="y"),
-    "not yet": lambda draw: Draw("x", 5, draw_seed(0, 0, "x", 5)),
-    "never": lambda draw: Draw("x", -1, draw_seed(0, 0, "x", -1)),
-    "another session": lambda draw: RolloutSession(["x"], RULE, step=1).next_draws(1)[0],
+FORGED = {
+    "another prompt": Draw("y", 0, draw_seed(0, 0, "x", 0)),
+    "not yet": Draw("x", 5, draw_seed(0, 0, "x", 5)),
+    "never": Draw("x", -1, draw_seed(0, 0, "x", -1)),
+    "another session": Draw("x", 0, draw_seed(0, 1, "x", 0)),
 }
 
 
-@pytest.mark.parametrize("forged", REFUSED.values(), ids=REFUSED)
-@pytest.mark.parametrize("report", ["record", "record_failure"])
-def test_a_draw_that_is_not_in_flight_is_refused(forged, report):
+@pytest.mark.parametrize("draw", FORGED.values(), ids=FORGED)
+def test_a_draw_that_is_not_in_flight_is_refused(draw):
     """Draws 0 to 4 are in flight, 5 to 7 planned and still waiting for a slot."""
     session = RolloutSession(["x"], RULE, seed=0, step=0)
-    draw = session.next_draws(5)[0]
-    with pytest.raises(ValueError, match="is not in flight"):
-        getattr(session, report)(forged(draw), *([1.0] if report == "record" else []))
+    session.next_draws(5)
+    for report in (lambda: session.record(draw, 1.0), lambda: session.record_failure(draw)):
+        with pytest.raises(ValueError, match="is not in flight"):
+            report()
     assert (session.failures, len(session.pools["x"])) == (0, 0)
 
 
@@ -140,22 +172,18 @@ def test_a_draw_that_is_not_in_flight_is_refused(forged, report):
         ([], {}, ValueError, r"^keys must name at least one prompt, got none$"),
         (["x", "y", "x"], {}, ValueError, "each prompt once, got key 'x' twice"),
         ([np.int64(3), 3], {}, ValueError, "each prompt once, got key 3 twice"),
+        *(("a", {"exit_rule": no}, TypeError, "ExitRule") for no in (None, "balanced", Rounds())),
         ("x", {"max_attempts": 0}, ValueError, "^max_attempts must be at least 1, got 0$"),
-        ("x", {"give_up_below": 1.5}, ValueError, "^give_up_below must lie between 0 and 1"),
+        ("x", {"give_up_below": 1.5}, ValueError, r"^give_up_below must lie in \[0, 1\]"),
         *(
             ("x", {name: value}, error, f"^{name} must be .*, got {value}$")
             for name in ("seed", "step")
             for value, error in ((-1, ValueError), (None, TypeError))
         ),
-        *(
-            ("abc", {"budgets": budgets}, ValueError, message)
-            for budgets, message in (
-                ([1, 2], "budgets must be 3 integers"),
-                ([1.0, 2.0, 3.0], "budgets must be 3 integers"),
-                ([1, 2, 33], "between 1 and the schedule's 32 draws, got 1 to 33"),
-                ([0, 2, 3], "between 1 and the schedule's 32 draws, got 0 to 3"),
-            )
-        ),
+        ("abc", {"budgets": [1, 2]}, ValueError, "budgets must be 3 integers"),
+        ("abc", {"budgets": [1.0, 2.0, 3.0]}, ValueError, "budgets must be 3 integers"),
+        ("abc", {"budgets": [1, 2, 33]}, ValueError, "the schedule's 32 draws, got 1 to 33"),
+        ("abc", {"budgets": [0, 2, 3]}, ValueError, "the schedule's 32 draws, got 0 to 3"),
         ("abc", {"priors": [1, 1, 1]}, ValueError, r"priors must have shape \(3, 2\)"),
         ("abc", {"priors": [[1, 1], [1, 0], [1, 1]]}, ValueError, "finite and above 0"),
         ("abc", {"priors": [[1, 1], [1, np.nan], [1, 1]]}, ValueError, "finite and above 0"),
@@ -163,7 +191,7 @@ def test_a_draw_that_is_not_in_flight_is_refused(forged, report):
 )
 def test_what_does_not_fit_is_refused(keys, arguments, error, message):
     with pytest.raises(error, match=message):
-        RolloutSession(keys, RULE, **arguments)
+        RolloutSession(keys, **{"exit_rule": RULE, **arguments})
 
 
 @pytest.mark.parametrize("schedule", [Rounds(4, 2), Streamed(8)], ids=str)

@@ -2,7 +2,6 @@
 
 from random import Random
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,20 +26,20 @@ SCHEDULES = [Rounds(3, 4), Rounds(1, 12), *(Streamed(12, ahead) for ahead in (0.
 )
 @settings(max_examples=200, deadline=None)
 def test_pools_are_those_of_drawing_one_at_a_time(random, rule, schedule, slots, faulty):
-    """Whatever the order of completion, the slots, failures, and how far draws run ahead.
+    """Whatever the order of completion, the slots, failures, and how far draws run ahead."""
 
-    A session is pickled now and then.
-    """
+    def session(keys, schedule=schedule) -> RolloutSession:
+        return RolloutSession(range(keys), rule[0], schedule, seed=3, give_up_below=rule[1])
 
-    def session(schedule=schedule) -> RolloutSession:
-        return RolloutSession(range(7), rule[0], schedule, seed=3, give_up_below=rule[1])
-
-    alone, played = session(), in_any_order(session(), random, slots, Engine(faulty))
-    assert contents(played) == contents(one_at_a_time(alone, faulty))
+    late = random.randint(0, 6)
+    alone = one_at_a_time(session(7), faulty)
+    played = in_any_order(session(7 - late), random, slots, Engine(faulty), range(7 - late, 7))
+    assert contents(played) == contents(alone)
     for pool in played.pools.values():
         assert pool.responses == sorted(set(pool.responses)), "each draw once, in draw order"
+        assert len(pool) <= schedule.max_samples
     if isinstance(schedule, Streamed):
-        assert contents(alone) == contents(one_at_a_time(session(Rounds(1, 12)), faulty))
+        assert contents(alone) == contents(one_at_a_time(session(7, Rounds(1, 12)), faulty))
         assert played.surplus == 0 or schedule.draws_ahead
 
 
@@ -81,7 +80,6 @@ def test_beliefs_order_the_draws():
 
 
 def test_giving_up_ends_as_futile_and_beliefs_bring_it_forward():
-    """After n wrong answers from Beta(a, b) the chance is that of the Beta-binomial."""
     lengths = []
     for prior in [(1.0, 1.0), (1.0, 31.0)]:
         session = RolloutSession(
@@ -91,13 +89,6 @@ def test_giving_up_ends_as_futile_and_beliefs_bring_it_forward():
             session.record(draws[0], 0.0)
         assert session.pools["a"].exit_reason == "futile"
         lengths.append(len(session.pools["a"]))
-        drawn, left = lengths[-1], 32 - lengths[-1]
-
-        def chance(drawn: int, left: int, prior: tuple[float, float] = prior) -> float:
-            misses = [(prior[1] + drawn + i) / (sum(prior) + drawn + i) for i in range(left)]
-            return 1 - float(np.prod(misses))
-
-        assert chance(drawn, left) < 0.3 <= chance(drawn - 1, left + 1)
     assert lengths[1] < lengths[0]
 
 

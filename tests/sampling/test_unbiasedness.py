@@ -1,4 +1,4 @@
-"""What the estimates and the objectives are worth in expectation: every end of a pool enumerated.
+"""What stopping does to estimates and objectives: every end of a pool enumerated, or simulated.
 
 A group's expected gradient is a multiple of ∇p, its *weight*: since ∇p = p·E[∇log π | correct] =
 −(1 − p)·E[∇log π | incorrect], the mean of A·∇log π over the members is in expectation
@@ -11,11 +11,135 @@ from itertools import product
 from math import sqrt
 from pathlib import Path
 
+import numpy as np
 import pytest
 import sessions
 
-from rollwise.sampling import Balanced, Pool, PositiveFocused, Rounds, advantages, select_group
+from rollwise import (
+    Balanced,
+    FixedCount,
+    Pool,
+    PositiveFocused,
+    RolloutSession,
+    Rounds,
+    Streamed,
+    advantages,
+    select_group,
+)
 from rollwise.sampling.stopping import Stopping
+
+DOCS = Path(__file__).parents[2] / "docs"
+PUBLISHED = Rounds(size=8, rounds=4)
+
+
+def printed(value: float, digits: int) -> str:
+    """As the tables print numbers: no zero before the point."""
+    return f"{value:.{digits}f}".removeprefix("0")
+
+
+def row(p: float, cells: list[str]) -> str:
+    return "| " + " | ".join([printed(p, 2), *cells]) + " |"
+
+
+def law_in_rounds(rule, schedule: Rounds, p: float) -> dict[tuple[int, int], float]:
+    """Probability of each (n₊, n₋) that a pool can end at; only the rule is the session's."""
+
+    def ends(state):
+        whole = sum(state) % schedule.size == 0
+        return (whole and rule.satisfied(*state)) or sum(state) == schedule.max_samples
+
+    return sessions.law(ends, p)
+
+
+def statistics(positives, negatives) -> dict:
+    """What the table shows of a pool: p̂, N, and whether it is mixed."""
+    drawn = positives + negatives
+    return {"p̂": positives / drawn, "N": drawn, "mixed": (positives > 0) & (negatives > 0)}
+
+
+def moments(pools) -> dict[str, tuple[float, float]]:
+    """Mean and standard deviation of each statistic under the law."""
+    weights, result = np.array(list(pools.values())), {}
+    for name, values in statistics(*np.array(list(pools)).T).items():
+        mean = float(weights @ values)
+        result[name] = mean, sqrt(max(float(weights @ values**2.0) - mean**2, 0.0))
+    return result
+
+
+def test_the_table_of_rounds():
+    """docs/sampling.md: E p̂ · E N · P(mixed), by enumeration."""
+    document = (DOCS / "sampling.md").read_text(encoding="utf-8")
+    for p in (0.02, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90):
+        cells = []
+        for rule in (PositiveFocused(1), Balanced(2, 2)):
+            found = moments(law_in_rounds(rule, PUBLISHED, p)).values()
+            means = [mean for mean, _ in found]
+            cells.append(" · ".join(map(printed, means, (4, 2, 4))))
+        assert f"\n{row(p, cells)}\n" in document
+
+
+SIMULATED = [
+    (PositiveFocused(1), PUBLISHED, 0.05),
+    (Balanced(2, 2), PUBLISHED, 0.25),
+    (Balanced(2, 2), PUBLISHED, 0.90),
+    (Balanced(2, 2), Rounds(size=1, rounds=32), 0.10),
+    (Balanced(1, 3), Rounds(size=3, rounds=5), 0.60),
+    (FixedCount(4), Rounds(size=4, rounds=1), 0.30),
+]
+
+
+@pytest.mark.parametrize(("rule", "schedule", "p"), SIMULATED)
+def test_the_session_has_the_enumerated_law(rule, schedule, p):
+    """Means over 1,000 prompts, and every end state's share, within 4 standard errors."""
+    prompts, rng = 1000, np.random.default_rng(7)
+    session = RolloutSession(range(prompts), rule, schedule, seed=7)
+    while draws := session.next_draws():
+        order = rng.permutation(len(draws))
+        for i, correct in zip(order, rng.random(len(draws)) < p, strict=True):
+            session.record(draws[i], reward=float(correct))
+    counts = np.array([(pool.positives, pool.negatives) for pool in session.pools.values()])
+    pools, observed = law_in_rounds(rule, schedule, p), statistics(*counts.T)
+    for name, (mean, deviation) in moments(pools).items():
+        assert abs(observed[name].mean() - mean) <= 4 * deviation / sqrt(prompts) + 1e-12, name
+    for state, weight in pools.items():
+        if prompts * weight >= 20:
+            share = float((counts == state).all(axis=1).mean())
+            assert abs(share - weight) <= 4 * sqrt(weight * (1 - weight) / prompts), state
+    assert {tuple(state) for state in counts.tolist()} <= set(pools)
+
+
+GIVEN_UP = [(Balanced(2, 2), 0.0), (Balanced(2, 2), 0.3), (PositiveFocused(1), 0.4)]
+
+
+@pytest.mark.parametrize(("rule", "below"), [*GIVEN_UP, (FixedCount(5), 0.0)], ids=repr)
+@pytest.mark.parametrize("schedule", [Rounds(4, 3), Streamed(12)], ids=repr)
+@pytest.mark.parametrize("lost", [0, 1, 3, 11, 12])
+@pytest.mark.parametrize("prior", [(1.0, 1.0), (1.0, 31.0)])
+def test_the_tables_are_those_of_a_walk_that_counts_lost_draws(rule, below, schedule, lost, prior):
+    """Recursion over (n₊, n₋), draw by draw: `lost` + n₊ + n₋ draws of 12 are gone."""
+    budget = 12
+
+    @cache
+    def walk(correct: int, incorrect: int) -> tuple[float, float]:
+        """The chance that the rule is satisfied, and the draws that are expected until the end."""
+        gone = lost + correct + incorrect
+        asked = gone > 0 and (gone == budget or schedule.asks(gone))
+        if asked and rule.satisfied(correct, incorrect):
+            return 1.0, 0.0
+        if gone >= budget:
+            return 0.0, 0.0
+        p = (prior[0] + correct) / (sum(prior) + correct + incorrect)
+        (chance, need), (other, more) = walk(correct + 1, incorrect), walk(correct, incorrect + 1)
+        chance = p * chance + (1 - p) * other
+        return chance, 0.0 if asked and chance < below else 1 + p * need + (1 - p) * more
+
+    stopping = Stopping(rule, schedule, budget, prior, lost, give_up_below=below)
+    for correct in range(budget - lost + 1):
+        for incorrect in range(budget - lost - correct + 1):
+            state = correct, incorrect
+            found = stopping.chance[state], stopping.expected_draws[state]
+            assert found == pytest.approx(walk(*state), rel=1e-9)
+
 
 BUDGET = 32
 PASS_RATES = [0.01, 0.05, 0.3, 0.5, 0.75, 0.98]
@@ -36,16 +160,8 @@ STOPPINGS = [
     *(Stopping(Balanced(2, 2), schedule, BUDGET, give_up_below=0.3) for schedule in SCHEDULES),
 ]
 
-ROUNDS = Stopping(Balanced(2, 2), Rounds(8, 4), BUDGET)
-SINGLE = Stopping(Balanced(2, 2), AfterEachDraw(), BUDGET)
-FOCUSED = Stopping(PositiveFocused(1), Rounds(8, 4), BUDGET)
-
-TARGETS = {
-    "linear": lambda p: 1.0,
-    "log": lambda p: 1 / p,
-    "sqrt": lambda p: 1 / (2 * sqrt(p)),
-    "arcsine": lambda p: 1 / sqrt(p * (1 - p)),
-}
+ROUNDS = Stopping(Balanced(2, 2), PUBLISHED, BUDGET)
+FOCUSED = Stopping(PositiveFocused(1), PUBLISHED, BUDGET)
 
 
 @cache
@@ -124,38 +240,17 @@ def test_raft_and_reinforce_rej_are_settings_of_reward(p):
     assert rej == pytest.approx(share / p, abs=1e-12)
 
 
-# --- the table of docs/objectives.md ---
-
-DOCUMENT = Path(__file__).parents[2] / "docs" / "objectives.md"
-SHOWN = [0.05, 0.10, 0.50, 0.90]
-
-
-def printed(value: float) -> str:
-    """As the table prints numbers: no zero before the point, no digits nobody needs."""
-    return f"{value:.1f}" if value >= 9.95 else f"{value:.2f}".removeprefix("0")
-
-
-def row(p: float, cells: list[str]) -> str:
-    return "| " + " | ".join([f"{p:.2f}".removeprefix("0"), *cells]) + " |"
-
-
 def bias_row(p: float) -> str:
     """Weight by what it should be, ± its deviation over pools: plug-in, unbiased."""
     cells = []
     for stopping, objective in product((ROUNDS, FOCUSED), ("linear", "log")):
-        at_p = TARGETS[objective](p)
+        due = {"linear": 1.0, "log": 1 / p}[objective]
         for estimates in ("plug_in", "unbiased"):
-            mean, deviation = weights(stopping, p, objective, estimates)
-            cells.append(f"{printed(mean / at_p)} ± {printed(deviation / at_p)}")
+            found = (x / due for x in weights(stopping, p, objective, estimates))
+            cells.append(" ± ".join(printed(x, 1 if x >= 9.95 else 2) for x in found))
     return row(p, cells)
 
 
-def test_the_table_of_the_document():
-    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
-    rows = [bias_row(p) for p in SHOWN]
-    start = lines.index(rows[0]) if rows[0] in lines else -1
-    assert lines[start : start + len(rows)] == rows
-
-
-if __name__ == "__main__":
-    print(*map(bias_row, SHOWN), sep="\n")
+def test_the_table_of_weights():
+    rows = "\n".join(map(bias_row, (0.05, 0.10, 0.50, 0.90)))
+    assert f"\n{rows}\n" in (DOCS / "objectives.md").read_text(encoding="utf-8")

@@ -5,9 +5,9 @@ import pytest
 from closeness import assert_close
 
 from rollwise.config import make_config
-from rollwise.engines.simulated import Lengths
 from rollwise.sampling import Balanced, PositiveFocused, Rounds
 from rollwise.sampling.stopping import Stopping
+from rollwise.simulate.engine import Lengths
 from rollwise.simulate.pass_rates import RatedPrompt, spread_pass_rates
 from rollwise.simulate.planning import Prices, simulate_steps
 from rollwise.simulate.steps import Mean, summarize
@@ -21,11 +21,11 @@ def all_at(rate, prompts=64):
 
 
 def config_of(prompts=64, **settings):
-    return make_config({"prompts": {"batch_size": prompts}, **settings})
+    return make_config({"method": "reinforce_ada", "prompts": {"batch_size": prompts}, **settings})
 
 
 def count_of(samples):
-    return {"exit": {"type": "fixed_count", "samples": samples}}
+    return {"method": "grpo", "exit": {"samples": samples}}
 
 
 @pytest.mark.parametrize("scale", [False, True])
@@ -60,9 +60,7 @@ def test_a_perfect_baseline_has_the_variance_of_every_response():
     """
     nearly_sure = {"initial_variance": 1e-4, "noise": 0.0, "drift_gain": 0.02}
     settings = {
-        **count_of(1),
-        "belief": {"type": "logit_kalman", **nearly_sure},
-        "advantage": {"baseline": "belief"},
+        "belief": nearly_sure,
         "prompts": {"type": "worth", "batch_size": 64},
     }
     steps = simulate_steps(make_config(settings), all_at(0.3), TEN, 80)[40:]
@@ -83,13 +81,13 @@ def test_draws_are_those_that_the_tables_of_stopping_expect(section, rule):
     schedule = Rounds(size=4, rounds=6)
     config = config_of(128, exit=section, schedule={"size": 4, "rounds": 6})
     found = summarize(simulate_steps(config, spread_pass_rates(1, 1, 128), TEN, 8))["draws"]
-    expected = 128 * Stopping(rule, schedule, schedule.max_samples).expected_need[0, 0]
+    expected = 128 * Stopping(rule, schedule, schedule.max_samples).expected_draws[0, 0]
     assert found.error < 0.03 * expected
     assert abs(found.value - expected) < 4 * found.error
 
 
 def test_dropped_groups_are_no_signal():
-    config = config_of(exit={"type": "balanced"}, schedule={"size": 4, "rounds": 2})
+    config = config_of(schedule={"size": 4, "rounds": 2})
     [step] = simulate_steps(config, all_at(1.0), TEN, 1)
     taught = [step[name] for name in ("trained", "movement", "noise", "signal")]
     assert (step["draws"], taught, step["zero_variance_after"]) == (64 * 8, [0] * 4, 1)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from rollwise.config import make_config
-from rollwise.engines.recorded import Recorded
-from rollwise.simulate.recorded import RecordedPrompt
+from rollwise.simulate.recorded import Recorded, RecordedPrompt
 from rollwise.simulate.replaying import compare_replays, replay
 
 
@@ -21,15 +20,17 @@ def prompts_of(*counts, drawn=8, tokens=10):
 
 
 def config_of(batch=4, seed=0, **settings):
-    return make_config({"prompts": {"batch_size": batch}, "seed": seed, **settings})
+    return make_config(
+        {"method": "reinforce_ada", "prompts": {"batch_size": batch}, "seed": seed, **settings}
+    )
 
 
 def count_of(samples):
-    return {"exit": {"type": "fixed_count", "samples": samples}}
+    return {"method": "grpo", "exit": {"samples": samples}}
 
 
-SINGLE = {**count_of(1), "advantage": {"baseline": "belief"}}
-BALANCED = {"exit": {"type": "balanced"}, "schedule": {"type": "rounds", "size": 2, "rounds": 8}}
+SINGLE = {"method": "single", "prompts": {"type": "uniform"}}
+BALANCED = {"method": "reinforce_ada", "schedule": {"type": "rounds", "size": 2, "rounds": 8}}
 
 
 def test_a_replay_of_all_that_is_recorded_can_be_counted():
@@ -56,17 +57,21 @@ def test_a_prompt_ends_where_it_runs_out():
 @pytest.mark.parametrize(
     "settings",
     [
-        {"allocation": {"type": "gvm"}},
-        {"allocation": {"type": "estimated"}, "prompts": {"type": "posterior", "batch_size": 4}},
-        {"group": {"zero_variance": "refill"}},
+        {"method": "gvm"},
+        {"method": "reinforce_ada_est", "prompts": {"type": "posterior", "batch_size": 4}},
+        {"method": "reinforce_ada", "group": {"zero_variance": "refill"}},
         {**BALANCED, "schedule": {"type": "streamed"}},
-        {**SINGLE, "prompts": {"type": "worth", "batch_size": 4}},
+        {"method": "single", "prompts": {"type": "worth", "batch_size": 4}},
     ],
 )
 def test_no_method_draws_more_than_is_recorded(settings):
     prompts = prompts_of(1, 2, 3, 4, 5, 6, 7, 8, drawn=8)
     found = replay(make_config({"prompts": {"batch_size": 4}, **settings}), prompts, steps=3)
-    assert 1 <= found["draws_per_prompt"] <= (8 if "allocation" not in settings else 16)
+    assert (
+        1
+        <= found["draws_per_prompt"]
+        <= (8 if settings["method"] not in ("gvm", "reinforce_ada_est") else 16)
+    )
     assert found["tokens"] == pytest.approx(10 * found["draws"])
 
 

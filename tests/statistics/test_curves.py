@@ -1,9 +1,12 @@
 """Curves of runs, what a target costs, and what differences over seeds are worth."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
+from rollwise.commands.show import in_words
 from rollwise.statistics.curves import COSTS, Curve, compare_methods, mean_over_seeds
 
 
@@ -59,9 +62,10 @@ def test_methods_are_compared_seed_by_seed():
     comparison = compare_methods({"base": base, "other": other}, "base")
     found = comparison.results
     assert comparison.target == pytest.approx(0.5)
-    half = stats.t.ppf(0.975, 1) * 0.1
     difference = found["other"].difference
-    assert [difference.low, difference.high] == pytest.approx([0.2 - half, 0.2 + half])
+    assert [difference.low, difference.high] == [-1, 1]  # Student's 0.2 ± 12.7 · 0.1, within bounds
+    assert found["other"].p_value == pytest.approx(stats.ttest_rel([0.5, 0.9], [0.4, 0.6]).pvalue)
+    assert found["base"].p_value is None
     assert found["other"].verdict == "not shown"
     assert found["base"].difference is None
     assert found["base"].verdict == ""
@@ -116,18 +120,25 @@ def test_the_interval_of_a_cost_is_as_wide_as_students_and_wider_where_the_targe
     assert varying[0] < fixed[0] and fixed[1] < varying[1]
 
 
-@pytest.mark.parametrize("differences", [[0.8], [0.25, 0.25], [0.0, 0.0]])
-def test_one_seed_and_equal_differences_show_nothing(differences):
-    """Several seeds differ by exactly as much by chance: an interval of no width is none."""
-    base = {seed: curve([0.125 * seed]) for seed in range(len(differences))}
-    other = {seed: curve([0.125 * seed + by]) for seed, by in enumerate(differences)}
-    found = compare_methods({"a": base, "b": other}, "a").results["b"]
-    assert (found.difference, found.verdict) == (None, "")
-
-
 def test_the_mean_over_seeds_has_students_interval():
     values = [0.2, 0.3, 0.7]
     interval = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
     found = mean_over_seeds(values)
     assert [found.low, found.high] == pytest.approx(list(interval), rel=1e-12)
+    accuracy = mean_over_seeds([0.95, 0.99, 1.0], (0, 1))
+    assert 0.9 < accuracy.low < accuracy.value < accuracy.high == 1
     assert vars(mean_over_seeds([0.4])) == {"value": 0.4, "low": 0.4, "high": 0.4}
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [((0.03, 0.001, 0.02), ["b", "c", "a"]), ((0.03, 0.001, 0.026), ["b"]), ((0.03,) * 3, [])],
+)
+def test_many_methods_are_compared_at_5_percent_together(values, shown):
+    """Holm 1979: the smallest p with 0.05 / 3, the next with 0.05 / 2, to the first that fails."""
+    found = compare_methods({name: {0: curve([0.5])} for name in "dabc"}, "d")
+    for name, value in zip("abc", values, strict=True):
+        found.results[name] = replace(found.results[name], p_value=value)
+    assert found.shown_by_holm() == shown
+    *_, said, _ = in_words(found)
+    assert said.endswith(f"(Holm's correction): {', '.join(shown) or 'none'}.")

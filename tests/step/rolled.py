@@ -1,20 +1,9 @@
 """Draws and grades the responses of a session by a rule, without an engine."""
 
-import dataclasses
-
-from rollwise.step import RolloutCost
+from rollwise.step import Response, RolloutCost
 
 
-@dataclasses.dataclass
-class Answer:
-    """A response whose log-probabilities are not known."""
-
-    tokens: tuple = (1, 2, 3)
-    logprobs: tuple = ()
-    truncated: bool = False
-
-
-def rolled(reward, response=lambda draw: Answer()):
+def rolled(reward, response=lambda draw: Response((1, 2, 3))):
     """Make a `roll_out` whose rewards and responses follow from their draws."""
 
     def roll_out(session):

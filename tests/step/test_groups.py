@@ -1,31 +1,39 @@
 """Episodes, and from a pool to what the learner and the records get."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
-from rollwise.engines import Completion
-from rollwise.sampling import Draw, Pool
-from rollwise.step import Episode, Span, StepRecipe, Usage, make_group
-from rollwise.step.episodes import ResponseFigures
-from rollwise.step.groups import normalize_advantages
+from rollwise.sampling import Draw, Objective, Pool
+from rollwise.step import Response, StepRecipe, make_group
+from rollwise.step.groups import normalize_advantages, normalize_gradients
 from rollwise.step.metrics import group_ledger
 
 PROMPTS = {"q": [5, 6, 7]}
 
 
+@dataclass(frozen=True)
+class Deviation(Objective):
+    """As one would write it."""
+
+    def advantages(self, pool, group):
+        return group.rewards - group.rewards.mean()
+
+
 def make_pool(rewards, key="q"):
     """A pool whose i-th response is the tokens [i, i + 1], of log-probability −i each."""
-    completions = [
-        Completion(
-            Draw(key, i, seed=100 + i),
+    responses = [
+        Response(
             tokens=[i, i + 1],
             logprobs=np.full(2, -i, dtype=np.float32),
             text=f"response {i}",
             truncated=i == 3,
+            draw=Draw(key, i, seed=100 + i),
         )
         for i in range(len(rewards))
     ]
-    pool = Pool(key, rewards, completions)
+    pool = Pool(key, rewards, responses)
     pool.exit_reason = "satisfied"
     return pool
 
@@ -46,9 +54,9 @@ def test_a_pool_without_signal_is_dropped_or_kept_at_zero(rewards):
 
 def test_examples_are_the_members_in_draw_order():
     examples = list(group_of([0, 0, 0, 0, 0, 1, 0, 1]).examples(PROMPTS))
-    assert [example.response for example in examples] == [[0, 1], [1, 2], [5, 6], [7, 8]]
+    assert [example.response.tokens for example in examples] == [[0, 1], [1, 2], [5, 6], [7, 8]]
     assert [example.advantage for example in examples] == [-0.25, -0.25, 0.75, 0.75]
-    assert [example.logprobs[1] for example in examples] == [0, -1, -5, -7]
+    assert [example.response.logprobs[1] for example in examples] == [0, -1, -5, -7]
     assert all(example.prompt == [5, 6, 7] for example in examples)
 
 
@@ -69,6 +77,7 @@ def test_records_tell_of_every_response_drawn(rewards):
         "index": 3,
         "response": "response 3",
         "reward": 0.0,
+        "acc": 0.0,
         "advantage": advantages.get(3),
         "tokens": 2,
         "truncated": True,
@@ -112,27 +121,46 @@ def test_advantages_are_normalized_over_the_groups_that_are_trained_on(
         assert after is before or not (before.dropped or by == "none")
 
 
-def said(*tokens, logprob=-1.0):
-    return Span(tokens, np.full(len(tokens), logprob, np.float32))
+@pytest.mark.parametrize("by", ["none", "center", "standardize"])
+@pytest.mark.parametrize("objective", ["reference", "grpo", "reward", Deviation()])
+@pytest.mark.parametrize(("rewards", "differ"), [([0.3] * 10, 0), ([0.1, 0.2, 0.3], 2)])
+def test_rounding_teaches_nothing(rewards, differ, objective, by):
+    """The mean of ten rewards of 0.3 is 0.3 − 6e-17; that of 0.1, 0.2 and 0.3 is not quite 0.2."""
+    recipe = {"group_size": 10, "strategy": "all", "zero_variance": "keep", "objective": objective}
+    [group] = normalize_advantages([group_of(rewards, **recipe)], by)
+    compared = objective != "reward" or by != "none"
+    assert group.trained == (differ if compared else len(rewards))
+
+
+def test_a_certain_response_sets_no_scale():
+    """Its tokens' log-probabilities are 0 or −1e-7, depending on the processor."""
+    norms = []
+    for certain in (0.0, -1e-7):
+        responses = [said(5, 6, logprob=logprob) for logprob in (certain, -0.7, -0.1)]
+        pool = Pool("q", [1.0, 0.0, 0.0], responses)
+        group = make_group(StepRecipe(group_size=3, strategy="all"), pool)
+        norms.append(normalize_gradients([group], "tokens")[0].advantages)
+    np.testing.assert_allclose(*norms, rtol=1e-4)
+
+
+def said(*tokens, logprob=-1.0, **others):
+    return Response(tokens, np.full(len(tokens), logprob, np.float32), **others)
 
 
 def two_turns(**changed):
     """The model says 5 6, the environment 7 8 9, the model 4."""
-    return Episode(
-        **{"spans": (said(5, 6), Span((7, 8, 9)), said(4, logprob=-3.0)), "usage": Usage(4, 2)}
-        | changed
-    )
+    mask, logprobs = np.array([1, 1, 0, 0, 0, 1], bool), np.array([-1, -1, 0, 0, 0, -3], np.float32)
+    return Response([5, 6, 7, 8, 9, 4], logprobs, mask=mask, turns=2, **changed)
 
 
-def test_spans_are_joined_with_a_mask():
+def test_only_what_the_model_drew_is_counted():
     episode = two_turns()
-    assert episode.tokens == [5, 6, 7, 8, 9, 4]
-    assert episode.loss_mask.tolist() == [True, True, False, False, False, True]
-    assert episode.logprobs.tolist() == [-1, -1, 0, 0, 0, -3]
-    assert not episode.truncated and two_turns(end="truncated").truncated
-    unknown = two_turns(spans=(said(5), Span((7,)), Span((4,), np.zeros(0, np.float32))))
-    assert len(unknown.logprobs) == 0
-    assert unknown.loss_mask.tolist() == [True, False, True]
+    assert episode.drawn == 3 and episode.drawn_logprobs.tolist() == [-1, -1, -3]
+    unknown = Response(episode.tokens, mask=episode.mask)
+    assert np.isnan(unknown.drawn_logprobs).tolist() == [True] * 3
+    assert np.isnan(unknown.figures.surprisal) and unknown.figures.learned == 3
+    ends = [two_turns(**{name: True}).end for name in ("failed", "truncated")]
+    assert [episode.end, *ends] == ["done", "failed", "truncated"]
 
 
 def test_an_episode_of_several_rows_is_one_draw():
@@ -140,19 +168,17 @@ def test_an_episode_of_several_rows_is_one_draw():
 
     Its price, with a turn that was broken off, counts, and not its 4 tokens.
     """
-    branches = [((8, 8), (said(2, logprob=-2.0),)), ((8, 9), (Span((3,)),))]
-    whole = two_turns(branches=branches, usage=Usage(5, 3))
-    pool = Pool("q", [1.0, 0.0], [whole, Episode(spans=(said(2, 3),), usage=Usage(2))])
-    group = make_group(StepRecipe(group_size=2), pool)
-    rows = first, second, single = list(group.examples({"q": [9, 9]}))
+    nothing = Response([3], [0.0], mask=np.array([False]))
+    branches = [((8, 8), said(2, logprob=-2.0)), ((8, 9), nothing)]
+    whole = two_turns(branches=branches, broken_off=1)
+    group = make_group(StepRecipe(group_size=2), Pool("q", [1.0, 0.0], [whole, said(2, 3)]))
+    rows = first, second, _ = list(group.examples({"q": [9, 9]}))
     assert [list(e.prompt) for e in rows] == [[9, 9], [8, 8], [9, 9]]
-    assert [list(e.response) for e in rows] == [[5, 6, 7, 8, 9, 4], [2], [2, 3]]
+    assert [list(e.response.tokens) for e in rows] == [[5, 6, 7, 8, 9, 4], [2], [2, 3]]
     assert [e.advantage for e in rows] == [0.5, 0.5, -0.5]
-    assert first.loss_mask.tolist() == [True, True, False, False, False, True]
-    assert first.drawn_logprobs.tolist() == [-1, -1, -3] and len(first) == 2 + 6
-    assert second.loss_mask is None and second.drawn_logprobs.tolist() == [-2]
-    assert (first.drawn, single.drawn) == (3, 2)
+    assert first.response is whole and len(first) == 2 + 6
+    assert second.response.drawn_logprobs.tolist() == [-2]
     ledger = group_ledger(group)
     assert ledger["draws"] == {"trained": 2} and ledger["tokens"] == {"trained": 5 + 2}
-    figures = ResponseFigures.of(whole)
-    assert (figures.tokens, figures.turns, figures.surprisal) == (5, 3, 1 + 1 + 3 + 2)
+    figures = whole.figures
+    assert (figures.tokens, figures.turns, figures.surprisal) == (5, 2, 1 + 1 + 3 + 2)

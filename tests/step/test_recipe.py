@@ -5,7 +5,7 @@ from rolled import rolled
 
 import rollwise as rw
 from rollwise.errors import PluginError
-from rollwise.step import SINGLE_RESPONSES, StepRecipe, take_step
+from rollwise.step import StepRecipe, take_step
 
 
 def test_by_default_half_a_group_of_each_kind_with_an_allocation_its_counts_in_one_round():
@@ -19,7 +19,7 @@ def test_by_default_half_a_group_of_each_kind_with_an_allocation_its_counts_in_o
 @pytest.mark.parametrize(
     ("said", "given"),
     [
-        ("size must be even", {"group_size": 3}),
+        ("size` must be even", {"group_size": 3}),
         ("zero_variance", {"zero_variance": "forget"}),
         ("refills", {"refills": 0}),
         (
@@ -93,8 +93,7 @@ def test_a_refill_takes_no_more_from_a_sampler_that_runs_out():
 KEYS = [f"q{i}" for i in range(40)]
 
 
-def test_a_response_that_lacks_what_a_step_needs_is_named():
-    lacks = "a response must have .*; str lacks tokens, logprobs, truncated"
+def test_what_is_no_response_is_named():
     roll_out = rolled(lambda draw: 1, lambda draw: "text")
-    with pytest.raises(TypeError, match=lacks):
-        take_step(StepRecipe(**SINGLE_RESPONSES), rw.Uniform(KEYS, 40), roll_out, 1)
+    with pytest.raises(TypeError, match=r"a `rollwise.step.Response`, got str: 'text'"):
+        take_step(StepRecipe(normalize_gradients=True), rw.Uniform(KEYS, 40), roll_out, 1)

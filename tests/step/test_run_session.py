@@ -1,202 +1,261 @@
-"""A session through an engine and a grader, whatever the engine's timing."""
+"""A session through an engine and a grader, whatever their timing, and whatever goes wrong."""
 
-import random
-import threading
+import asyncio
+import gc
+import time
 from collections import Counter
-from concurrent.futures import Future
 
 import numpy as np
 import pytest
+from drawing import (
+    ANSWERS,
+    GRADE,
+    LENGTH,
+    PASS_RATES,
+    PROMPTS,
+    ROUNDS,
+    STREAMED,
+    Fake,
+    run,
+    tasks_left,
+)
 
-from rollwise.engines import Completion, LostDraw
-from rollwise.errors import EngineError
-from rollwise.grading import Grader
-from rollwise.sampling import Balanced, RolloutSession, Rounds, Streamed
-from rollwise.step.session import grade_with, run_session
-
-PASS_RATES = {"easy": 0.9, "even": 0.5, "hard": 0.1, "hopeless": 0.0}
-PROMPTS = {key: [i] for i, key in enumerate(PASS_RATES)}
-ANSWERS = {key: f"answer to {key}" for key in PASS_RATES}
-
-
-def text_of(draw):
-    """What the fakes draw: the answer or nothing, by the draw's seed alone."""
-    lucky = random.Random(draw.seed).random() < PASS_RATES[draw.key]
-    return ANSWERS[draw.key] if lucky else ""
-
-
-class Engine:
-    """Completes some of its draws at a time, in an order of its own."""
-
-    def __init__(self, seed=0, portion=5):
-        self.random, self.portion = random.Random(seed), portion
-        self.under_way, self.submitted, self.cancelled = [], [], []
-
-    free_slots = None
-
-    def submit(self, draws, prompts):
-        assert all(draw.key in prompts for draw in draws)
-        self.submitted += draws
-        self.under_way += draws
-
-    def wait(self):
-        self.random.shuffle(self.under_way)
-        done = [self.under_way.pop() for _ in range(min(self.portion, len(self.under_way)))]
-        return [self.outcome(draw) for draw in done]
-
-    def outcome(self, draw):
-        return Completion(draw, [1, 2], np.zeros(2, np.float32), text_of(draw), False)
-
-    def cancel(self, draws):
-        self.cancelled += draws
-        return 0
+from rollwise import loops
+from rollwise.errors import EngineError, PluginError
+from rollwise.grading import ExactGrader
+from rollwise.sampling import FixedCount, RolloutSession, Rounds, Streamed
+from rollwise.step import LostDraw, Response, grade_with, run_session
 
 
-class Lossy(Engine):
-    """Loses each draw's first `losses` attempts."""
+@pytest.mark.parametrize("latest", [0, 5, 200])
+@pytest.mark.parametrize("seed", range(3))
+def test_pools_do_not_hang_on_the_order_of_completion(expected, seed, latest):
+    session, rewards, cost = run(engine := Fake(seed, latest))
+    assert rewards == expected
+    assert len(set(engine.begun)) == len(engine.begun) == sum(map(len, expected.values()))
+    assert (cost.tokens, cost.failed_tokens) == (LENGTH * len(engine.begun), 0)
+    for key, pool in session.pools.items():
+        places = [(response.draw.key, response.draw.index) for response in pool.responses]
+        assert places == [(key, i) for i in range(len(pool))]
+        assert [r.text == ANSWERS[key] for r in pool.responses] == pool.correct.tolist()
 
-    def __init__(self, losses, only=lambda draw: True, **options):
+
+@pytest.mark.parametrize("latest", [0, 5, 200])
+def test_surplus_draws_are_cancelled_and_what_they_cost_is_counted(latest):
+    """Pools do not depend on the timing; how many draws are surplus may."""
+    _, wanted, _ = run(Fake(), STREAMED)
+    for seed in range(5):
+        session, rewards, cost = run(engine := Fake(seed, latest, slots=16), STREAMED)
+        assert rewards == wanted
+        completed = len(engine.begun) - len(engine.cancelled)
+        assert session.surplus >= len(engine.cancelled)
+        assert bool(engine.cancelled) or latest == 0
+        assert cost.tokens == LENGTH * completed + len(engine.cancelled)
+        assert cost.failed_tokens == 0
+
+
+class Lossy(Fake):
+    """Loses each draw's first `losses` attempts, after two tokens."""
+
+    def __init__(self, losses, final=False, **options):
         super().__init__(**options)
-        self.losses, self.only, self.attempts = losses, only, Counter()
+        self.losses, self.final, self.attempts = losses, final, Counter()
 
     def outcome(self, draw):
         self.attempts[draw] += 1
-        if self.attempts[draw] <= self.losses and self.only(draw):
-            return LostDraw(draw, "the server restarted")
+        if self.attempts[draw] <= self.losses:
+            raise LostDraw("the server restarted", 2, self.final)
         return super().outcome(draw)
 
 
-class EqualText(Grader):
-    """1.0 where the response is the answer; the answer must be the right one."""
-
-    def grade(self, responses, answers):
-        assert all(answer in ANSWERS.values() for answer in answers)
-        return np.array([float(r == a) for r, a in zip(responses, answers, strict=True)])
-
-
-ROUNDS = Rounds(size=4, rounds=3)
-
-
-def make_session(schedule=ROUNDS):
-    return RolloutSession(PASS_RATES, Balanced(2, 2), schedule, seed=5, step=2)
-
-
-def pools_from(engine, *schedule):
-    session = make_session(*schedule)
-    run_session(session, engine, PROMPTS, grade_with(EqualText(), ANSWERS))
-    assert session.done
-    return session, {key: pool.rewards.tolist() for key, pool in session.pools.items()}
-
-
-@pytest.fixture(scope="module")
-def expected():
-    """The pools as if each response had been drawn, graded and recorded by itself, in order."""
-    session = make_session()
-    while draws := session.next_draws():
-        for draw in draws:
-            session.record(draw, float(text_of(draw) == ANSWERS[draw.key]))
-    return {key: pool.rewards.tolist() for key, pool in session.pools.items()}
-
-
-@pytest.mark.parametrize("portion", [1, 5, 1000])
-@pytest.mark.parametrize("seed", range(3))
-def test_pools_do_not_hang_on_the_order_of_completion(expected, seed, portion):
-    session, pools = pools_from(engine := Engine(seed, portion))
-    assert pools == expected
-    assert len(set(engine.submitted)) == len(engine.submitted) == sum(map(len, expected.values()))
-    for key, pool in session.pools.items():
-        places = [(c.draw.key, c.draw.index) for c in pool.responses]
-        assert places == [(key, i) for i in range(len(pool))]
-        assert [c.text == ANSWERS[key] for c in pool.responses] == pool.correct.tolist()
-
-
+@pytest.mark.parametrize("schedule", [ROUNDS, STREAMED], ids=["rounds", "streamed"])
 @pytest.mark.parametrize("losses", [1, 2])
-def test_lost_draws_are_drawn_again_and_nothing_counts_twice(expected, losses):
-    session, pools = pools_from(engine := Lossy(losses, seed=1))
-    assert pools == expected
-    drawn = sum(map(len, expected.values()))
-    assert session.failures == losses * drawn
-    assert session.lost == 0
-    assert set(Counter(engine.submitted).values()) == {losses + 1}
+def test_lost_draws_are_drawn_again_and_nothing_counts_twice(schedule, losses, caplog):
+    _, wanted, _ = run(Fake(), schedule)
+    session, rewards, cost = run(engine := Lossy(losses, seed=1), schedule)
+    assert rewards == wanted
+    assert (session.failures, session.lost) == (
+        sum(engine.attempts.values()) - completed(engine),
+        0,
+    )
+    assert cost.failed_tokens == 2 * session.failures
+    assert cost.tokens == cost.failed_tokens + LENGTH * completed(engine) + len(engine.cancelled)
+    assert f"{session.failures} draws were lost: the server restarted" in caplog.text
 
 
-class Repeating(Engine):
-    """Answers twice, at once and later, also where the first answer was a loss."""
-
-    def wait(self):
-        answers = super().wait()
-        late = [self.outcome(draw) for draw in self.submitted[: self.random.randrange(4)]]
-        return [*answers, *answers[:2], *(late if answers else [])]
+def completed(engine):
+    return sum(attempts > engine.losses for attempts in engine.attempts.values())
 
 
-class LossyAndRepeating(Repeating, Lossy):
-    pass
-
-
-@pytest.mark.parametrize("schedule", [Rounds(4, 3), Streamed(12)], ids=["rounds", "streamed"])
-@pytest.mark.parametrize("kind", [Repeating, lambda seed: LossyAndRepeating(1, seed=seed)])
-def test_an_answer_that_comes_again_does_not_count(kind, schedule, caplog):
-    _, wanted = pools_from(Engine(), schedule)
-    for seed in range(5):
-        assert pools_from(kind(seed=seed), schedule)[1] == wanted
-    assert "twice; the first answer counts" in caplog.text
-
-
-class Silent(Engine):
-    """Forgets one draw without a word."""
-
-    def submit(self, draws, prompts):
-        super().submit(draws, prompts)
-        self.under_way = [draw for draw in self.under_way if (draw.key, draw.index) != ("hard", 2)]
-
-
-class Hanging(Engine):
-    """Answers a few times, and then never again."""
-
-    def wait(self):
-        if len(self.submitted) > len(self.under_way):
-            threading.Event().wait(300)
-        return super().wait()
-
-
-class HangingGrader(EqualText):
-    """Promises rewards and gives none."""
-
-    def submit(self, responses, answers):
-        return [Future() for _ in responses]
-
-
-@pytest.mark.parametrize(
-    ("engine", "grader", "limit", "said"),
-    [
-        (Silent(), EqualText(), 600, "Silent lost draws without reporting them"),
-        (Hanging(), EqualText(), 0.05, r"`stall_limit`\): Hanging or the grader hangs"),
-        (Engine(), HangingGrader(), 0.05, r"`stall_limit`\): Engine or the grader hangs"),
-    ],
-)
-def test_what_goes_silent_or_hangs_is_an_error_not_an_endless_wait(engine, grader, limit, said):
-    grade = grade_with(grader, ANSWERS)
-    with pytest.raises(EngineError, match=said):
-        run_session(make_session(), engine, PROMPTS, grade, stall_limit=limit)
+@pytest.mark.parametrize(("final", "attempts"), [(False, 3), (True, 1)])
+def test_a_draw_is_given_up_after_a_few_attempts_or_at_once(final, attempts):
+    session, rewards, _ = run(engine := Lossy(99, final))
+    assert rewards == {key: [] for key in PASS_RATES}
+    assert set(engine.attempts.values()) == {attempts}
+    assert session.lost == len(engine.attempts)
 
 
 @pytest.mark.parametrize("speculation", [0.25, 1.0])
 def test_a_streaming_schedule_fills_the_slots_that_are_free(speculation):
     """Also one that draws nothing ahead: its draws come in the order of the schedule."""
 
-    class Slots(Engine):
-        @property
-        def free_slots(self):
-            return 3 - len(self.under_way)
+    class Narrow(Fake):
+        def outcome(self, draw):
+            assert len(self.running) <= 3
+            return super().outcome(draw)
 
-        def submit(self, draws, prompts):
-            assert len(draws) <= self.free_slots
-            super().submit(draws, prompts)
-
-        def cancel(self, draws):
-            self.under_way = [draw for draw in self.under_way if draw not in draws]
-            return super().cancel(draws)
-
-    pools_from(engine := Slots(portion=1), Streamed(12, speculation))
-    assert [draw.key for draw in engine.submitted[:3]] == list(PASS_RATES)[:3]
+    run(engine := Narrow(slots=3), Streamed(12, speculation))
+    assert [draw.key for draw in engine.begun[:3]] == list(PASS_RATES)[:3]
     assert speculation < 1.0 or not engine.cancelled
+
+
+def test_a_draw_that_is_graded_takes_up_no_slot():
+    engine, given = Fake(slots=2), asyncio.Event()
+
+    async def late(draw, response):
+        given.set() if len(engine.begun) >= 8 else None  # four times what fits
+        await asyncio.wait_for(given.wait(), 60)
+        return 0.0
+
+    run(engine, STREAMED, late)
+
+
+async def never(*_):
+    await asyncio.Event().wait()
+
+
+class Hanging(Fake):
+    """Answers a few times, and then never again."""
+
+    async def complete(self, draw, prompt):
+        return await (super().complete(draw, prompt) if draw.index < 2 else never())
+
+
+@pytest.mark.parametrize(
+    ("engine", "grade", "named"), [(Hanging(), GRADE, "Hanging"), (Fake(), never, "Fake")]
+)
+def test_what_hangs_is_an_error_not_an_endless_wait(engine, grade, named):
+    with pytest.raises(
+        EngineError, match=rf"0.05 s \(`stall_limit`\): {named} or the grader hangs"
+    ):
+        run(engine, grade=grade, stall_limit=0.05)
+    assert not engine.running and not tasks_left()
+
+
+def test_an_engine_that_blocks_the_event_loop_is_stopped_too(monkeypatch):
+    class Blocking(Fake):
+        async def complete(self, draw, prompt):
+            time.sleep(60)
+
+    monkeypatch.setattr("rollwise.step.session.BLOCKED", 0.05)
+    with pytest.raises(EngineError, match="Blocking or the grader hangs"):
+        run(Blocking(), stall_limit=0.05)
+    assert not tasks_left()
+    assert run(Fake())
+
+
+def test_responses_and_rewards_alike_are_signs_of_life():
+    """Both may take longer together than the limit, which is for each of them."""
+    loop, passed = loops.run(running_loop()), []
+
+    async def wait(*_):
+        passed.append(6.0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    class Late(Fake):
+        async def complete(self, draw, prompt):
+            await wait()
+            return self.outcome(draw)
+
+    async def grade(draw, response):
+        await wait()
+        return 1.0
+
+    session = RolloutSession(["easy"], FixedCount(3), Rounds(1, rounds=3))
+    loop.time = lambda: sum(passed)  # a clock that only these two advance
+    try:
+        run_session(session, Late(), PROMPTS, grade, stall_limit=10.0)
+        assert len(passed) == 6
+        with pytest.raises(EngineError, match="hangs"):
+            run(Late(), stall_limit=5.0)
+    finally:
+        del loop.time
+
+
+async def running_loop():
+    return asyncio.get_running_loop()
+
+
+class Breaking(Fake):
+    def outcome(self, draw):
+        if draw.key == "hard":
+            raise KeyError("it breaks")
+        return super().outcome(draw)
+
+
+def test_an_error_of_the_engine_leaves_nothing_in_flight(caplog):
+    with pytest.raises(KeyError, match="it breaks"):
+        run(engine := Breaking())
+    assert engine.cancelled and not engine.running and not tasks_left()
+    gc.collect()
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), "1.0", None])
+def test_a_reward_is_a_finite_number(wrong):
+    class Wrong(ExactGrader):
+        async def reward(self, response, answer):
+            return wrong
+
+    with pytest.raises(PluginError, match=r"Wrong: `reward` .* must return a finite reward"):
+        run(Fake(), grade=grade_with(Wrong(), ANSWERS))
+
+
+RIGHT = {"tokens": [1, 2], "logprobs": np.zeros(2)}
+
+
+@pytest.mark.parametrize(
+    ("answer", "due"),
+    [
+        ("text", "a rollwise.step.Response"),
+        (Response(5, RIGHT["logprobs"]), "tokens are a list of token ids"),
+        (Response([1, 2, 3]), r"within 2 tokens \(`engine.max_new_tokens`\), not 3"),
+        (Response([1, 2], np.zeros(4)), "a log-probability for each token"),
+        *((Response([1, 2], [p, -1.0]), "finite numbers, at most 0") for p in (-np.inf, 0.5)),
+    ],
+)
+def test_a_response_with_a_wrong_part_names_its_engine(answer, due):
+    class Mine(Fake):
+        def outcome(self, draw):
+            return answer
+
+    with pytest.raises(PluginError, match=f"Mine: `complete` .*{due}"):
+        run(Mine(), max_new_tokens=2)
+
+
+@pytest.mark.parametrize("slots", [0, -1, 4.5, len])
+def test_an_engine_says_how_many_slots_it_has(slots):
+    with pytest.raises(
+        PluginError, match=r"Fake: `slots` .* must return None or an integer from 1"
+    ):
+        run(Fake(slots=slots), STREAMED)
+
+
+def test_a_schedule_that_hands_out_nothing_is_an_error():
+    class Idle(Rounds):
+        def dispatcher(self):
+            nothing = super().dispatcher()
+            nothing.next = lambda ahead: None
+            return nothing
+
+    with pytest.raises(PluginError, match="Idle hands out no draw although none is in flight"):
+        run(Fake(), Idle(4, 3))
+
+
+def test_prompts_end_with_what_they_have_once_draws_are_too_old():
+    asked = iter([False] * 3 + [True])
+    session, rewards, _ = run(engine := Fake(), too_old=lambda: next(asked))
+    assert 0 < sum(map(len, rewards.values())) < len(engine.begun)
+    assert all(pool.exit_reason for pool in session.pools.values())
+    assert session.surplus == len(engine.begun) - sum(map(len, rewards.values()))

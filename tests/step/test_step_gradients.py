@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from rollwise.engines import Completion
 from rollwise.errors import EngineError
-from rollwise.sampling import Draw, Pool
-from rollwise.step import StepRecipe, make_group
-from rollwise.step.episodes import Episode, ResponseFigures, Span, Usage
+from rollwise.sampling import Pool
+from rollwise.step import Response, StepRecipe, make_group
 from rollwise.step.groups import normalize_gradients, score_norm
 from rollwise.step.step import make_groups
 
@@ -16,10 +14,8 @@ HALF, SURE = np.log(0.5), np.log(0.9)
 
 def single(logprobs, reward=1.0, known=True):
     """A prompt with one response, whose advantage is its reward."""
-    tokens = list(range(len(logprobs)))
     reported = np.array(logprobs if known else [], np.float32)
-    completion = Completion(Draw("q", 0, seed=1), tokens, reported, "text", truncated=False)
-    return group_of(completion, reward)
+    return group_of(Response(range(len(logprobs)), reported), reward)
 
 
 def group_of(response, reward=1.0):
@@ -34,10 +30,10 @@ def advantages(groups):
 def test_the_norm_of_a_score_by_hand():
     """1 − π is ½, ½ and 0.1: √(¼ + ¼ + 0.01); averaged by response, a third of it."""
     [drawn], [empty] = single([HALF, HALF, SURE]).responses, single([]).responses
-    norm, figures = np.sqrt(0.51), ResponseFigures.of(drawn)
-    assert score_norm(figures, "tokens") == pytest.approx(norm)
-    assert score_norm(figures, "responses") == pytest.approx(norm / 3)
-    assert score_norm(ResponseFigures.of(empty), "responses") == 0
+    norm = np.sqrt(0.51)
+    assert score_norm(drawn.figures, "tokens") == pytest.approx(norm)
+    assert score_norm(drawn.figures, "responses") == pytest.approx(norm / 3)
+    assert score_norm(empty.figures, "responses") == 0
 
 
 def test_normalized_gradients_are_as_large_as_advantages():
@@ -49,8 +45,8 @@ def test_normalized_gradients_are_as_large_as_advantages():
 
 
 def test_only_what_the_model_drew_counts_in_an_episode():
-    spans = Span([1], np.array([HALF], np.float32)), Span([7, 8, 9])
-    episode = group_of(Episode(spans=spans, usage=Usage(1)))
+    mask = np.array([True, False, False, False])
+    episode = group_of(Response([1, 7, 8, 9], [HALF, 0.0, 0.0, 0.0], mask=mask))
     scaled = normalize_gradients([episode, single([HALF]), single([HALF])], "responses")
     assert advantages(scaled) == pytest.approx([1.0, 1.0, 1.0])
 

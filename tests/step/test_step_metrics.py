@@ -5,15 +5,21 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from rolled import Answer, rolled
+from rolled import rolled
 
 import rollwise as rw
-from rollwise.engines import Completion
-from rollwise.engines.simulated import Lengths, SimulatedEngine, simulate
 from rollwise.records.metrics import metrics_line
 from rollwise.records.states import load_state, save_state
-from rollwise.step import RolloutCost, Rollouts, StepRecipe, make_group, take_step
-from rollwise.step.episodes import Episode, Span, Usage
+from rollwise.simulate.engine import Lengths, SimulatedEngine, simulate
+from rollwise.step import (
+    LostDraw,
+    Response,
+    RolloutCost,
+    Rollouts,
+    StepRecipe,
+    make_group,
+    take_step,
+)
 from rollwise.step.metrics import PLACES, belief_metrics, brier_skill, rollout_metrics, visit_rows
 
 LEDGER = dict.fromkeys(PLACES, 0)
@@ -35,8 +41,7 @@ def make_step(pools=POOLS, lost=()):
                 session.record_failure(draw)
                 continue
             tokens, logprobs = [9] * (i + 1), np.full(i + 1, -i, np.float32)
-            completion = Completion(draw, tokens, logprobs, "", truncated=i >= 2)
-            session.record(draw, pools[draw.key][i], completion)
+            session.record(draw, pools[draw.key][i], Response(tokens, logprobs, "", i >= 2))
     recipe = StepRecipe(group_size=2)
     groups = [make_group(recipe, pool) for pool in session.pools.values()]
     tokens = sum(len(r.tokens) for pool in session.pools.values() for r in pool.responses)
@@ -78,9 +83,10 @@ def test_every_figure_by_hand():
 
 def test_episodes_are_counted_by_their_ends():
     session = rw.RolloutSession(["a"], rw.FixedCount(3), rw.Rounds(size=3, rounds=1))
-    for draw, end in zip(session.next_draws(), ["done", "truncated", "done"], strict=True):
-        spans = [Span([1, 2], np.full(2, -0.5, np.float32))]
-        session.record(draw, 1.0, Episode(spans=spans, usage=Usage(9, turns=2), end=end))
+    for draw in session.next_draws():
+        logprobs, cut = np.full(2, -0.5, np.float32), draw.index == 1
+        response = Response([1, 2], logprobs, truncated=cut, turns=2, broken_off=7)
+        session.record(draw, 1.0, response)
     [pool] = session.pools.values()
     groups = [make_group(StepRecipe(), pool)]
     metrics = rollout_metrics(Rollouts(session), groups, size=2)
@@ -94,7 +100,7 @@ def test_the_reward_is_that_of_draws_which_every_prompt_has_whatever_they_show()
     session = rw.RolloutSession(["easy", "hard"], rw.PositiveFocused(1), rw.Streamed(4))
     while draws := session.next_draws():
         for draw in draws:
-            session.record(draw, float(draw.key == "easy" or draw.index), Episode.of(Answer()))
+            session.record(draw, float(draw.key == "easy" or draw.index), Response((1, 2, 3)))
     groups = [make_group(StepRecipe(), pool) for pool in session.pools.values()]
     assert [len(pool) for pool in session.pools.values()] == [1, 2]
     assert rollout_metrics(Rollouts(session), groups, size=4)["reward"] == 0.5
@@ -123,7 +129,7 @@ def test_draws_that_a_pilot_lost_are_counted():
                 if draw.key == "lost":
                     session.record_failure(draw, final=True)
                 else:
-                    session.record(draw, draw.index % 2, Answer())
+                    session.record(draw, draw.index % 2, Response((1, 2, 3)))
         return RolloutCost()
 
     recipe = StepRecipe(
@@ -169,19 +175,16 @@ RECIPES = {
 class Counting(SimulatedEngine):
     """Counts the tokens of every response by its draw, finished or cancelled."""
 
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.all_tokens = 0
+    all_tokens = 0
 
-    def wait(self):
-        results = super().wait()
-        self.all_tokens += sum(len(result.tokens) for result in results)
-        return results
-
-    def cancel(self, draws):
-        cut = super().cancel(draws)
-        self.all_tokens += cut
-        return cut
+    async def complete(self, draw, prompt):
+        try:
+            response = await super().complete(draw, prompt)
+        except LostDraw as lost:
+            self.all_tokens += lost.tokens
+            raise
+        self.all_tokens += len(response.tokens)
+        return response
 
 
 def steps(count=3, **changed):
@@ -206,7 +209,7 @@ def test_the_ledger_adds_up_to_every_draw_and_every_token(kind):
         trained = step.examples({key: [0] for key in PASS_RATES})
         taught = [example for example in trained if kind != "kept" or example.advantage]
         assert ledger["draws"]["trained"] == len(taught)
-        assert ledger["tokens"]["trained"] == sum(len(each.response) for each in taught)
+        assert ledger["tokens"]["trained"] == sum(each.response.drawn for each in taught)
         cut = [r for g in step.groups for r in g.pool.responses if r.truncated]
         assert ledger["truncated"] == {"draws": len(cut), "tokens": 60 * len(cut)}
         if kind != "streamed":  # then surplus tokens, the rest, are none: nothing is cancelled

@@ -1,13 +1,12 @@
 """Problems read and written: what is kept, and what is counted."""
 
+import json
 import math
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from row_files import write_rows
 from rows import NOTHING_DROPPED, contents, plain, verl
 
@@ -17,10 +16,15 @@ from rollwise.tasks.problem import Problem, problem_key
 
 
 @pytest.mark.parametrize("row", [plain, verl])
-@pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".json", ".JSONL"])
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".json", ".JSONL", "array", "indented"])
 def test_each_schema_survives_a_round_trip(tmp_path, suffix, row):
     rows = [row("Añadir 1+1?", "2", level=3, data_source="sums"), row("2+2?", "4", level=1)]
-    result = read_problems(write_rows(tmp_path / f"data{suffix}", rows))
+    if suffix.startswith("."):
+        path = write_rows(tmp_path / f"data{suffix}", rows)
+    else:
+        path = tmp_path / "data.json"
+        path.write_text(json.dumps(rows, indent=2 if suffix == "indented" else None), "utf-8-sig")
+    result = read_problems(path)
     assert result.problems == [
         Problem.ask("Añadir 1+1?", "2", source="sums", level=3),
         Problem.ask("2+2?", "4", source="sums" if row is verl else "", level=1),
@@ -118,10 +122,7 @@ EMPTY = (None, "", " \n")
     [
         *(([plain(answer=none), plain()], {"missing_answers": 1}) for none in (*EMPTY, math.nan)),
         *(([verl(ground_truth=none)], {"missing_answers": 1}) for none in (*EMPTY, math.nan)),
-        (
-            [verl() | {"reward_model": None}, verl() | {"reward_model": {"style": "rule"}}],
-            {"missing_answers": 2},
-        ),
+        ([verl() | {"reward_model": r} for r in (None, {"style": ""})], {"missing_answers": 2}),
         *(([plain(none), {"answer": "2"}], {"empty_problems": 2}) for none in EMPTY),
         *(
             ([verl() | {"prompt": prompt}], {"empty_problems": 1})
@@ -130,10 +131,7 @@ EMPTY = (None, "", " \n")
                 [{"role": "system", "content": "Add."}],
             )
         ),
-        (
-            [plain(answer="2"), plain(answer="2"), plain(answer="3")],
-            {"duplicates": 2, "conflicting_answers": 1},
-        ),
+        ([plain(answer=a) for a in "223"], {"duplicates": 2, "conflicting_answers": 1}),
     ],
 )
 def test_what_is_dropped_is_counted(read, rows, counts):
@@ -143,21 +141,6 @@ def test_what_is_dropped_is_counted(read, rows, counts):
     kept = len(rows) - dropped
     assert result.counts == {"read": len(rows), **NOTHING_DROPPED, **counts, "kept": kept}
     assert [problem.answer for problem in result.problems] == ["2"] * kept
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["a", "b", " ", ""]), st.sampled_from(["1", "2", ""])),
-        max_size=12,
-    )
-)
-def test_every_row_is_accounted_for(rows):
-    result = ProblemSet.of(Problem.ask(question, answer) for question, answer in rows)
-    counts = result.counts
-    dropped = counts["duplicates"] + counts["missing_answers"] + counts["empty_problems"]
-    assert counts["read"] == len(rows) == counts["kept"] + dropped
-    assert counts["kept"] == len(result.problems) == len({p.key for p in result.problems})
-    assert counts["conflicting_answers"] <= counts["duplicates"]
 
 
 def test_the_description_names_only_what_happened():

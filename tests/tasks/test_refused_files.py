@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,16 +22,22 @@ def refusal(source, **options):
     return str(caught.value)
 
 
-def test_neither_schema_names_the_columns_and_both_schemas(tmp_path):
-    path = write_rows(tmp_path / "data.jsonl", [{"question": "1+1?", "answer": "2"}])
-    assert refusal(path) == (
-        f"{path}: its columns (question, answer) fit neither schema: verl's has prompt and "
-        "reward_model, the plain one problem and answer (data.problem_column and "
-        "data.answer_column name others)"
-    )
-    parquet = write_rows(tmp_path / "data.parquet", [{"question": "1+1?"}])
-    assert "(question) fit neither" in refusal(parquet)
-    assert "the plain one query and answer" in refusal(path, problem_column="query")
+@pytest.mark.parametrize(
+    ("columns", "options", "said"),
+    [
+        ("query answer", {}, "which column has the problem? None of query, answer is problem, "),
+        ("question text", {}, "which column has the answer? None of text is answer, "),
+        ("question answer", {"problem_column": "query"}, "which column has the problem? None of "),
+        ("question prompt answer", {}, "is the problem in question or in prompt? Say so by "),
+        ("question answer tests", {}, "is the answer in answer or in tests? Say so by `data.answ"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_columns_that_are_not_recognized_or_several_are_named(
+    tmp_path, suffix, columns, options, said
+):
+    path = write_rows(tmp_path / f"data.{suffix}", [dict.fromkeys(columns.split(), "1")])
+    assert refusal(path, **options).startswith(f"{path}: {said}")
 
 
 KINDS = "must be a file that ends in .parquet, .jsonl, .json"
@@ -43,7 +50,7 @@ KINDS = "must be a file that ends in .parquet, .jsonl, .json"
         *((name, "no such file: {}") for name in ("~/surely/not/there", "./" + "x" * 300, "/a\0b")),
         (Path("openai/gsm8k"), "no such file: {}"),
         ("other.csv", "{}: " + KINDS),
-        ("folder", "{}: " + KINDS),
+        ("folder", "the data set '{}' (split 'train') could not be loaded: EmptyDatasetError"),
         ("broken.parquet", "{}: cannot be read as parquet: ArrowInvalid: "),
         ("folder.jsonl", "{}: cannot be read"),
         ("folder.parquet", "{}: cannot be read"),
@@ -58,22 +65,29 @@ def test_what_is_no_file_of_problems_is_named(tmp_path, monkeypatch, name, said)
     assert refusal(name).startswith(said.format(Path(name).expanduser()))
 
 
+LINES = json.dumps(plain()).encode() + b"\n\n"
+
+
 @pytest.mark.parametrize(
-    ("line", "error"),
+    ("content", "said"),
     [
-        (b'{"problem": ', "broken JSON: JSONDecodeError: Expecting value"),
-        (b'{"problem": "\xff"}', "broken JSON: UnicodeDecodeError"),
-        (b"[" * 200_000, "broken JSON: RecursionError"),
-        (b'[{"problem": "a"}]', "must be a JSON object, got list"),
-        (rb'{"problem": "1+1?\uD800"}', r"\ud800 is half of a surrogate pair"),
-        (rb'{"problem": "1+1?", "subject": "\udc00x"}', r"\udc00 is half of a surrogate pair"),
-        (b'{"problem": 1' + b"0" * 5000 + b"}", "broken JSON: ValueError: Exceeds the limit"),
+        (LINES + b'{"problem": ', ", line 3: broken JSON: JSONDecodeError: Expecting value"),
+        (LINES + b'{"problem": "\xff"}', ", line 3: broken JSON: UnicodeDecodeError"),
+        (LINES + b"[" * 200_000, ", line 3: broken JSON: RecursionError"),
+        (LINES + b'[{"problem": "a"}]', ", line 3: must be a JSON object, got list"),
+        (LINES + rb'{"problem": "1+1?\uD800"}', r", line 3: \ud800 is half of a surrogate pair"),
+        (LINES + rb'{"subject": "\udc00x"}', r", line 3: \udc00 is half of a surrogate pair"),
+        (LINES + b'{"problem": 1' + b"0" * 5000 + b"}", ", line 3: broken JSON: ValueError: Exc"),
+        (b'[\n {"problem": "1+1?",}]', ", which begins with [, is no array of rows: broken JSON"),
+        (b'[{"problem": "1+1?"}, 3]', ", row 1 (from 0): must be a JSON object, got int"),
+        (rb'[{"problem": "\ud800"}]', ", row 0 (from 0): \\ud800 is half of a surrogate pair"),
     ],
 )
-def test_a_broken_line_is_named_blank_ones_counted(tmp_path, line, error):
+def test_broken_json_is_named_by_its_line_or_row(tmp_path, content, said):
+    """Blank lines count."""
     path = tmp_path / "data.jsonl"
-    path.write_bytes(json.dumps(plain()).encode() + b"\n\n" + line)
-    assert refusal(path).startswith(f"{path}, line 3: {error}")
+    path.write_bytes(content)
+    assert refusal(path).startswith(f"{path}{said}")
 
 
 @pytest.mark.parametrize(
@@ -89,8 +103,36 @@ def test_a_line_ends_at_a_newline_and_holds_any_character(tmp_path, line, questi
     assert contents(read_problems(tmp_path / "data.jsonl").problems[0]) == [question]
 
 
+TOOLS = [{"type": "function"}]
+CALLED = {"role": "assistant", "content": "", "tool_calls": TOOLS}
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        *(({name: [{"bytes": "iVBO"}]}, name) for name in ("images", "image", "videos", "audio")),
+        *(({"tools": tools}, "tools") for tools in (TOOLS, json.dumps(TOOLS))),
+        ({"extra_info": {"tools_kwargs": {"calc": "now"}}}, "tools_kwargs"),
+        ({"prompt": [{"role": "user", "content": "1+1?"}, CALLED]}, "tool_calls"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_a_row_that_is_more_than_text_is_refused(tmp_path, suffix, more, name):
+    """The model would be asked without it, as if it were whole."""
+    path = write_rows(tmp_path / f"data.{suffix}", [verl() | more, verl("good")])
+    assert f"has `{name}`, and the model reads text alone" in refusal(path)
+    empty = {"images": [], "image": None, "tools": "[]", "extra_info": {"tools_kwargs": None}}
+    rows = [verl("good", **empty, audio=float("nan"))]
+    assert len(read_problems(write_rows(path, rows)).problems) == 1
+
+
+@pytest.mark.parametrize("row", [plain("<image>\n1+1?"), verl("Look at <image 1> and <video>")])
+def test_a_problem_with_a_placeholder_is_refused(tmp_path, row):
+    assert "must be text alone" in refusal(write_rows(tmp_path / "data.jsonl", [row]))
+
+
 OBJECT = "`reward_model` must be an object {ground_truth}, "
-LIST = "`prompt` must be a list of messages {role, content}, "
+TEXT = "`prompt` must be text or a list of messages, "
 MESSAGE = "a message of `prompt` must have a role and a content, as text, "
 
 
@@ -103,7 +145,7 @@ MESSAGE = "a message of `prompt` must have a role and a content, as text, "
         (plain(key=[1]), "`key` must be text or a number, got list: [1]"),
         (verl(ground_truth=["2", "3"]), "`ground_truth` must be one answer, got list: ['2', '3']"),
         (verl() | {"reward_model": "2"}, OBJECT + "got str: '2'"),
-        (verl() | {"prompt": "1+1?"}, LIST + "got str: '1+1?'"),
+        (verl() | {"prompt": {"role": "user"}}, TEXT + "got dict: {'role': 'user'}"),
         (verl() | {"prompt": [{"role": "user"}]}, MESSAGE + "got dict: {'role': 'user'}"),
     ],
 )
@@ -141,7 +183,7 @@ def test_a_name_that_is_no_path_is_read_from_the_hub(hub, read, rows):
 def test_a_hub_out_of_reach_is_told_with_a_way_out(hub, kind):
     hub(kind("no\nanswer."))
     assert refusal("owner/name") == (
-        "the data set 'owner/name' (split 'train') could not be loaded from the hub: "
+        "the data set 'owner/name' (split 'train') could not be loaded: "
         f"{kind.__name__}: no answer; a local parquet or JSON Lines file can be given instead"
     )
 
@@ -149,8 +191,8 @@ def test_a_hub_out_of_reach_is_told_with_a_way_out(hub, kind):
 def test_the_hub_needs_its_library(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     assert refusal("owner/name") == (
-        "'owner/name' is not a local file, and a data set on the hub is read with the library "
-        'datasets: pip install "rollwise[hub]"'
+        "'owner/name' is not a file, and a data set on the hub or in a folder is read with the "
+        'library datasets: pip install "rollwise[hub]"'
     )
 
 
@@ -167,4 +209,6 @@ def test_no_rows_are_no_error(tmp_path):
     pq.write_table(pa.table({"problem": [], "answer": []}), tmp_path / "empty.parquet")
     for name in ("empty.jsonl", "empty.parquet"):
         result = read_problems(tmp_path / name)
-        assert result == ProblemSet([], {"read": 0, **NOTHING_DROPPED, "kept": 0})
+        assert replace(result, columns="") == ProblemSet(
+            [], {"read": 0, **NOTHING_DROPPED, "kept": 0}
+        )

@@ -10,6 +10,7 @@ from rollwise.cli import main
 from rollwise.records import RunFolder
 
 TINY = {
+    "--method": "reinforce_ada",
     "--steps": "4",
     "--prompts.batch_size": "4",
     "--evaluation.problems": "8",
@@ -121,7 +122,7 @@ def assert_same_run(state_of):
 
     def check(folder: Path, other: Path) -> None:
         assert state_of(folder) == state_of(other)
-        assert RunFolder(folder).read_samples() == RunFolder(other).read_samples()
+        assert RunFolder(folder).samples.read().equals(RunFolder(other).samples.read())
 
     return check
 

@@ -7,7 +7,7 @@ import torch
 from plain_pytorch import plain_logprobs
 
 from rollwise.config import LearnerSettings
-from rollwise.step.groups import Example
+from rollwise.step import Example, Response
 from rollwise.training.learner import Learner
 
 SAME = 1e-4
@@ -24,15 +24,21 @@ def random_examples(sizes=SIZES, seed=0):
     for prompt, response, advantage in sizes:
         tokens = rng.integers(2, 17, prompt + response).tolist()
         logprobs = other.normal(-2, 0.3, response)
-        examples.append(Example(tokens[:prompt], tokens[prompt:], logprobs, advantage))
+        response = Response(tokens[prompt:], logprobs)
+        examples.append(Example(tokens[:prompt], response, advantage))
     return examples
+
+
+def changed(example, **response):
+    """The example with another response."""
+    return replace(example, response=replace(example.response, **response))
 
 
 @torch.no_grad()
 def make_examples(model, sizes=SIZES, temperature=1.0, seed=0):
     """The same, with the log-probabilities that an engine would report."""
     return [
-        replace(example, logprobs=plain_logprobs(model, example, temperature).numpy())
+        changed(example, logprobs=plain_logprobs(model, example, temperature).numpy())
         for example in random_examples(sizes, seed)
     ]
 
@@ -67,8 +73,9 @@ def learned(learner, examples):
 
 
 def watch_batches(learner):
-    """Collects the shape of each batch that is run; in order with one thread."""
+    """Collects the shape of each batch that is learned from; in order with one thread."""
     shapes = []
+    learner._probed = lambda examples: torch.zeros(1)  # which runs others
     learner._run.model.get_decoder().register_forward_pre_hook(
         lambda _, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
     )

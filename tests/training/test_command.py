@@ -13,9 +13,11 @@ import threading
 import pytest
 from forked import PATIENCE, Command
 from rich.console import Console
+from small_runs import SMALL
 
 from rollwise.cli import main
 from rollwise.commands.train_display import TrainingDisplay
+from rollwise.methods import METHODS
 from rollwise.records import RunFolder
 from rollwise.reports import write_report
 from rollwise.training import loop
@@ -40,12 +42,24 @@ def test_what_is_in_a_runs_folder(whole, metrics_of):
     assert summary["after"] == lines[4]["heldout"]
     for estimate in (*summary["before"].values(), *summary["after"].values()):
         assert 0 <= estimate["low"] <= estimate["value"] <= estimate["high"] <= 1
-    assert summary["steps"] == 4
+    assert (summary["method"], summary["steps"]) == ("reinforce_ada", 4)
     assert summary["draws"] == sum(line["draws"] for line in lines[1:])
     assert summary["tokens"] == sum(line["tokens"] for line in lines[1:])
     assert 0 < summary["seconds"] < 600
     assert all(line["cpu_seconds"] > 0 for line in RunFolder(whole).read_metrics()[1:])
-    assert len(RunFolder(whole).read_samples()) == summary["draws"]  # four of four prompts a step
+    assert (
+        len(RunFolder(whole).samples.read().to_pylist()) == summary["draws"]
+    )  # four of four prompts a step
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_takes_a_step_and_is_said(method, tmp_path, screen):
+    run = ["--steps=1", "--output", str(tmp_path / "run"), *SMALL]
+    assert main(["train", "--method", method, *run]) == 0
+    batch = METHODS[method].settings.get("prompts", {}).get("batch_size", 64)
+    assert f"method: {method}; differs: prompts.batch_size 4 ({batch}) " in screen()
+    step = RunFolder(tmp_path / "run").read_metrics()[-1]
+    assert step["step"] == 1 and step["draws"] >= 4
 
 
 def test_the_end_shows_before_and_after_and_where_the_report_is(
@@ -125,7 +139,7 @@ def test_a_run_ends_when_every_prompt_has_had_its_visits(tmp_path, train, metric
     assert train(folder, steps="9", **settings) == 0
     lines = metrics_of(folder)
     assert [line["step"] for line in lines] == [0, 1, 2, 3]
-    visited = [row["key"] for row in RunFolder(folder).read_visits().to_pylist()]
+    visited = [row["key"] for row in RunFolder(folder).visits.read().to_pylist()]
     assert len(visited) == len(set(visited)) == 20
     assert (folder / "summary.json").exists()
 
@@ -148,7 +162,7 @@ def test_a_policy_that_is_no_longer_finite_ends_the_run(tmp_path, train, screen)
     assert train(tmp_path / "run", **settings) == 3
     message = screen()
     assert "step 1: the policy's token probabilities are not finite" in message
-    assert "nothing is saved" in message and "it is 1e+30" in message
+    assert "nothing is saved" in message and "which is 1e+30" in message
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 

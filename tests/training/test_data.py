@@ -8,7 +8,7 @@ from row_files import write_rows
 
 from rollwise.config import BUILT_IN, make_config
 from rollwise.errors import ConfigError, DataError
-from rollwise.models.building import Parts
+from rollwise.training.build import build
 from rollwise.training.data import load_data, read_both
 
 
@@ -18,9 +18,9 @@ def load(tokenizer):
 
     def load(context=None, seed=0, prompts=None, **sections):
         settings = {"seed": seed, "prompts": prompts or {"batch_size": 2}, **sections}
-        model = SimpleNamespace(tokenizer=tokenizer, context=context)
-        parts = Parts(make_config(settings), model)
-        return load_data(parts, read_both(parts.config))
+        built = build(make_config(settings))
+        built.backend = SimpleNamespace(tokenizer=tokenizer, context=context)
+        return load_data(built, read_both(built.config))
 
     return load
 
@@ -114,6 +114,21 @@ def test_a_file_that_cannot_be_used_is_named(load, tmp_path):
     path = write_rows(tmp_path / "a.jsonl", [{"problem": "1+1?", "answer": ""}])
     with pytest.raises(DataError, match=f"{path} holds no problem that can be.*1 missing answer"):
         load(data={"train": str(path)})
+
+
+def test_settings_and_columns_that_have_no_effect_are_said(load, tmp_path, caplog):
+    rows = [
+        {"prompt": [{"role": "user", "content": f"{n}+1?"}], "reward_model": {"ground_truth": "1"}}
+        for n in range(20)
+    ]
+    path = str(write_rows(tmp_path / "a.jsonl", [row | {"pass_rate": 0.5} for row in rows]))
+    load(data={"train": path, "problems": 10, "instruction": "Add."})
+    for said in ("`data.problems` is for", "`data.instruction` is not added", "no column `drawn`"):
+        assert said in caplog.text
+    caplog.clear()
+    write_rows(tmp_path / "a.jsonl", [row | {"pass_rate": 0.5, "drawn": 4} for row in rows])
+    load(data={"train": path})
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_too_few_problems_to_train_on_are_refused(load, write):

@@ -1,4 +1,4 @@
-"""FlashREINFORCE as the study runs it, against its formulas written out for one response at a time.
+"""FlashREINFORCE as `method` has it, against its formulas written out for one response at a time.
 
 A_i = r_i − mean of the batch's rewards. Each token weighs w = π/π_engine, detached. A response is
 left out where the mean over its tokens of p·log(p/q) + (1 − p)·log((1 − p)/(1 − q)) exceeds δ, with
@@ -7,8 +7,7 @@ mean of token means over all B responses, those left out included.
 """
 
 import copy
-import tomllib
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -17,11 +16,11 @@ from plain_learner import learned
 from plain_pytorch import plain_logprobs
 
 from rollwise.config import LearnerSettings
-from rollwise.step.groups import Example
+from rollwise.methods import METHODS
+from rollwise.step import Example, Response
 from rollwise.training.learner import Learner
 
-METHODS = Path(__file__).parents[2] / "benchmarks/study/methods.toml"
-METHOD = tomllib.loads(METHODS.read_text())["methods"]["FlashREINFORCE"]
+METHOD = METHODS["flash_reinforce"].settings
 DELTA = METHOD["learner"]["max_divergence"]
 REWARDS, LENGTHS = (1.0, 0.0, 0.0, 1.0, 0.0), (5, 2, 7, 4, 3)
 FAR_OFF = 3
@@ -32,9 +31,10 @@ def responses(model):
     """Prompt, response, and log-probabilities of an engine that differs a little, or a lot."""
     rng = np.random.default_rng(0)
     for i, length in enumerate(LENGTHS):
-        prompt, response = rng.integers(2, 17, 3).tolist(), rng.integers(2, 17, length).tolist()
+        prompt, tokens = (rng.integers(2, 17, n).tolist() for n in (3, length))
+        response = Response(tokens)
         with torch.no_grad():
-            own = plain_logprobs(model, Example(prompt, response, (), 0.0)).numpy()
+            own = plain_logprobs(model, Example(prompt, response, 0.0)).numpy()
         yield prompt, response, own + (1.5 if i == FAR_OFF else rng.normal(0, 0.02, length))
 
 
@@ -44,7 +44,7 @@ def test_the_gradient_is_that_of_the_formulas(make_model):
     advantages = np.array(REWARDS) - np.mean(REWARDS)
     loss, left_out = torch.zeros(()), []
     for i, (prompt, response, engine) in enumerate(drawn):
-        own = plain_logprobs(plain, Example(prompt, response, (), 0.0))
+        own = plain_logprobs(plain, Example(prompt, response, 0.0))
         p, q = (np.clip(np.exp(x), 1e-6, 1 - 1e-6) for x in (engine, own.detach().numpy()))
         if np.mean(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))) > DELTA:
             left_out.append(i)
@@ -57,7 +57,8 @@ def test_the_gradient_is_that_of_the_formulas(make_model):
     settings = METHOD["learner"] | {"old_logprobs": "engine", "mini_batches": 1}
     learner = Learner(model, LearnerSettings(**settings, max_grad_norm=1e9))
     examples = [
-        Example(*each, advantage) for each, advantage in zip(drawn, advantages, strict=True)
+        Example(prompt, replace(response, logprobs=engine), advantage)
+        for (prompt, response, engine), advantage in zip(drawn, advantages, strict=True)
     ]
     metrics, [found] = learned(learner, examples)
     assert metrics["diverged_responses"] == 1

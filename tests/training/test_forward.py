@@ -2,14 +2,13 @@
 
 import copy
 import inspect
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 import transformers
 from closeness import assert_close
-from plain_learner import learned, make_learner, random_examples
+from plain_learner import changed, learned, make_learner, random_examples
 from plain_pytorch import plain_logprobs
 from torch import nn
 
@@ -40,7 +39,7 @@ SHAPE = {
 CHANGED = {
     "Mistral": {"sliding_window": 4},
     "Granite": {"logits_scaling": 3.0},
-    "Gemma2": {"final_logit_softcapping": 2.0},
+    "Gemma2": {"final_logit_softcapping": 30.0},
 }
 """What makes an architecture differ from the others in attention or in logits."""
 
@@ -60,7 +59,7 @@ def make(kind, **changed):
 def make_examples():
     """Of the longer ones an environment has drawn every third token."""
     return [
-        replace(e, loss_mask=np.arange(len(e.response)) % 3 < 2) if len(e.response) > 7 else e
+        changed(e, mask=np.arange(e.response.drawn) % 3 < 2) if e.response.drawn > 7 else e
         for e in random_examples(SIZES)
     ]
 
@@ -111,7 +110,8 @@ def learned_with(model, examples, **settings):
 
 def own_logprobs(model, example):
     """log π of the tokens that the model drew."""
-    drawn = slice(None) if example.loss_mask is None else torch.from_numpy(example.loss_mask)
+    mask = example.response.mask
+    drawn = slice(None) if mask is None else torch.from_numpy(mask)
     return plain_logprobs(model, example, 0.8)[drawn]
 
 
@@ -128,22 +128,33 @@ def test_packed_rows_teach_what_padded_ones_do(kind, by_kernel, monkeypatch):
     assert learner._run.packed
     assert bool(calls) == by_kernel
     assert_close(found, wanted, relative=1e-5)  # norms and positions are float32 in `transformers`
+    for found in (packed_metrics, metrics):
+        del found["policy_change"]  # by an update of Adam's, which goes by signs at first
     assert packed_metrics == pytest.approx(metrics, rel=1e-5, abs=1e-9)
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kind", ["Qwen2", "Granite", "Gemma2"])
+@pytest.mark.parametrize("kind", ["Qwen2", "Granite", "Gemma2", "Cohere"])
 def test_logprobs_are_those_of_the_models_own_logits(kind, caplog):
-    """Also where more is done to the logits than the last linear layer does."""
-    model, examples = make(kind), make_examples()
-    if kind == "Gemma2":  # `transformers` gets padded rows of it wrong in float64
-        examples = examples[:1]
+    """Also where more is done than the last linear layer does, and only shows in grown weights."""
+    model, examples = make(kind, initializer_range=0.01), make_examples()
     run = Forward(model, 0.8, packed=True)
+    for weights in model.parameters():
+        if weights.ndim > 1:
+            weights *= 100
+    assert own_logprobs(model, examples[0]).min() < -3.5  # log 17 is 2.8
     found, _ = run(examples, with_entropy=False)
     wanted = torch.cat([own_logprobs(model, example) for example in examples])
     assert_close(found, wanted, relative=1e-5)
     assert run.by_chunks == (kind == "Qwen2")
     assert ("all logits of a micro-batch are held" in caplog.text) == (kind != "Qwen2")
+
+
+def test_a_model_without_finite_logits_is_refused():
+    model = make("Qwen2")
+    torch.nn.init.constant_(model.lm_head.weight, torch.nan)
+    with pytest.raises(ModelError, match="cannot be learned from: its logits are not finite"):
+        Forward(model, 0.8, packed=True)
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -159,7 +170,7 @@ def test_adapters_of_the_head_and_tied_embeddings_are_trained(tied):
     examples = make_examples()
     twin = copy.deepcopy(model)
     gains = [e.advantage * own_logprobs(twin, e).sum() for e in examples]
-    loss = -sum(gains) / sum(e.drawn for e in examples)
+    loss = -sum(gains) / sum(e.response.drawn for e in examples)
     wanted = torch.autograd.grad(loss, [p for p in twin.parameters() if p.requires_grad])
     _, (found,), learner = learned_with(model, examples, importance_cap=0)
     assert learner._run.packed

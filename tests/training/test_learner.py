@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 from closeness import assert_close
-from plain_learner import SAME, learned, make_examples, make_learner, watch
+from plain_learner import SAME, changed, learned, make_examples, make_learner, watch
 from plain_pytorch import gradient_of, plain_distributions, plain_gradient, plain_logprobs
 from tiny_models import PROMPTS, complete, make_draws
 
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.errors import EngineError
-from rollwise.step.groups import Example
+from rollwise.step import Example
 
 
 @pytest.mark.parametrize("temperature, micro_batch_tokens", [(1.0, 1), (1.0, 30), (0.7, 10**6)])
@@ -41,7 +41,7 @@ def test_the_average_and_the_entropy_bonus_are_the_plain_ones(model, average, bo
     """
     examples = make_examples(model, temperature=0.8)
     plain = copy.deepcopy(model)
-    weights = [len(e.response) if average == "tokens" else 1 for e in examples]
+    weights = [e.response.drawn if average == "tokens" else 1 for e in examples]
     gains = [
         e.advantage * plain_logprobs(plain, e, 0.8).mean() + bonus * plain_entropy(plain, e, 0.8)
         for e in examples
@@ -60,7 +60,7 @@ def test_tokens_of_an_environment_are_read_but_not_learned_from(model, mini_batc
     """−∇ Σ_i A_i Σ_{t of the model's} log π(t) / (number of the model's tokens), all in context."""
     own = np.array([True, True, False, False, True])
     examples = [
-        replace(e, loss_mask=own, logprobs=np.where(own, e.logprobs, 0).astype(np.float32))
+        changed(e, mask=own, logprobs=np.where(own, e.response.logprobs, 0).astype(np.float32))
         for e in make_examples(model, [(3, 5, 1.0), (6, 5, -0.5)])
     ]
     plain = copy.deepcopy(model)
@@ -132,7 +132,7 @@ def test_where_nothing_can_be_learnt_nothing_moves(model, sizes, mini_batches):
 def test_a_response_that_diverged_moves_nothing_by_its_entropy_either(model):
     """Where all diverged there is no update, which Adam's memory would fill."""
     good, bad = make_examples(model, [(2, 3, 0.0), (2, 5, 0.0)])
-    bad = replace(bad, logprobs=bad.logprobs - 5)
+    bad = changed(bad, logprobs=bad.response.logprobs - 5)
     plain = copy.deepcopy(model)
     (-0.1 * 3 / 8 * plain_entropy(plain, good, 1.0)).backward()
     learner = make_learner(model, max_divergence=1e-3, entropy_coefficient=0.1)
@@ -146,7 +146,8 @@ def test_a_response_that_diverged_moves_nothing_by_its_entropy_either(model):
 @pytest.mark.parametrize("old", ["learner", "engine"])
 def test_the_gap_to_the_engine_is_that_before_the_updates(model, mini_batches, old):
     examples = [
-        replace(e, logprobs=e.logprobs - 2) for e in make_examples(model, [(2, 3, 1.0)] * 6)
+        changed(e, logprobs=e.response.logprobs - 2)
+        for e in make_examples(model, [(2, 3, 1.0)] * 6)
     ]
     learner = make_learner(model, mini_batches=mini_batches, old_logprobs=old)
     assert learner.learn(examples)["sampler_gap"] == pytest.approx(2, rel=1e-4)
@@ -157,7 +158,7 @@ def test_tokens_are_weighted_by_how_much_likelier_the_learner_finds_them(model, 
     """Three times as likely, each; and so grows the gradient."""
     examples = make_examples(model)
     wanted = [weight * g for g in plain_gradient(model, examples)]
-    given = [replace(e, logprobs=e.logprobs - np.log(3)) for e in examples]
+    given = [changed(e, logprobs=e.response.logprobs - np.log(3)) for e in examples]
     metrics, [found] = learned(make_learner(model, importance_cap=cap), given)
     assert_close(found, wanted)
     assert metrics["importance_weight"] == pytest.approx(weight, rel=1e-4)
@@ -167,11 +168,11 @@ def test_tokens_are_weighted_by_how_much_likelier_the_learner_finds_them(model, 
     assert agreed["importance_truncated"] == 0
 
 
-@pytest.mark.parametrize("unknown", [lambda e: e.logprobs[:0], lambda e: e.logprobs * np.nan])
+@pytest.mark.parametrize("unknown", [lambda r: (), lambda r: r.logprobs * np.nan])
 def test_an_engine_that_knows_no_probabilities_is_trained_with_as_one_that_agrees(model, unknown):
     examples = make_examples(model)
     wanted = plain_gradient(model, examples)
-    given = [replace(e, logprobs=unknown(e)) for e in examples]
+    given = [changed(e, logprobs=unknown(e.response)) for e in examples]
     metrics, [found] = learned(make_learner(model), given)
     assert metrics["importance_weight"] == 1
     assert_close(found, wanted)
@@ -182,10 +183,32 @@ def test_an_engine_that_knows_no_probabilities_is_trained_with_as_one_that_agree
 def test_engine_and_learner_agree_on_the_probability_of_every_token(model, tokenizer):
     """For each token; in one batch for the engine, padded and unpadded for the learner."""
     engine = TransformersEngine(model, tokenizer, max_new_tokens=20, temperature=0.8)
-    drawn = complete(engine, make_draws(8)).values()
-    examples = [Example(PROMPTS[c.draw.key], c.tokens, c.logprobs, 1.0) for c in drawn]
+    drawn = complete(engine, make_draws(8)).items()
+    examples = [Example(PROMPTS[draw.key], response, 1.0) for draw, response in drawn]
     with torch.no_grad():
         for example in examples:
             wanted = plain_logprobs(model, example, 0.8)
-            np.testing.assert_allclose(example.logprobs, wanted, rtol=0, atol=SAME)
+            np.testing.assert_allclose(example.response.logprobs, wanted, rtol=0, atol=SAME)
     assert make_learner(model, 0.8).learn(examples)["sampler_gap"] < SAME
+
+
+@pytest.mark.parametrize("mini_batches", [1, 2])
+def test_how_far_a_step_moves_the_policy_is_measured(model, mini_batches):
+    """In proportion to the learning rate, where it is small; only on what is learned from."""
+    examples = make_examples(model)
+    taught = [example for example in examples if example.advantage]
+
+    def logprobs(of):
+        return torch.cat([plain_logprobs(of, example).detach() for example in taught])
+
+    moved = {}
+    for rate in (1e-5, 1e-4):
+        twin = copy.deepcopy(model)
+        options = {"mini_batches": mini_batches, "learning_rate": rate, "warmup_updates": 0}
+        moved[rate] = make_learner(twin, **options).learn(examples)["policy_change"]
+        assert moved[rate] == pytest.approx(
+            float((logprobs(twin) - logprobs(model)).abs().mean()), rel=1e-3
+        )
+    assert moved[1e-4] == pytest.approx(10 * moved[1e-5], rel=0.1)
+    unmoved = make_learner(model).learn([replace(examples[0], advantage=0.0)])
+    assert "policy_change" not in unmoved

@@ -29,6 +29,7 @@ class Observer:
 
 
 SETTINGS = {
+    "method": "reinforce_ada",
     "steps": 4,
     "prompts": {"batch_size": 4},
     "data": {"problems": 32, "max_terms": 4},
@@ -139,7 +140,7 @@ def test_a_run_that_ends_where_it_stopped_is_evaluated_there(tmp_path, metrics_o
 def test_an_engine_with_a_copy_of_the_weights_follows_the_learner(tmp_path, monkeypatch):
     """In bfloat16, but for rotary frequencies; weights that are tied stay tied."""
     monkeypatch.setattr(
-        "rollwise.training.local.for_sampling", lambda model: in_bfloat16(copy.deepcopy(model))
+        "rollwise.models.loading.for_sampling", lambda model: in_bfloat16(copy.deepcopy(model))
     )
     run = start_run(config_of(), RunFolder(tmp_path / "run"))
     before = [p.clone() for p in run.engine.model.parameters()]
@@ -154,3 +155,11 @@ def test_an_engine_with_a_copy_of_the_weights_follows_the_learner(tmp_path, monk
     assert not all(torch.equal(a, b) for a, b in zip(after, before, strict=True))
     # Rounding sets the two apart by about 2⁻⁸ of a few nats.
     assert all(1e-5 < line["sampler_gap"] < 0.1 for line in run.folder.read_metrics()[1:])
+
+
+def test_beliefs_begin_at_the_accuracy_before_training(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    train(start_run(config_of(steps=1, belief={"type": "logit_kalman"}), folder), Observer())
+    before, first = folder.read_metrics()
+    expected = [part[0] for part in first["pass_rate_by_expected"]]
+    assert expected == pytest.approx([before["heldout"]["avg@2"]["value"]] * len(expected))

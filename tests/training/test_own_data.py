@@ -21,6 +21,7 @@ def write_problems(path, count=40):
 
 
 TOML = """
+method = "reinforce_ada"
 steps = 2
 data = {train = "problems.jsonl"}
 grading = {type = "function", function = "grader_of_a_test:grade", workers = 1}
@@ -46,7 +47,7 @@ def test_a_users_settings_problems_and_grader(tmp_path, metrics_of, monkeypatch)
     options = "--output run --records.prompts_per_step 4 --steps 3"
     assert main(["train", "settings.toml", *options.split()]) == 0
     folder = RunFolder(tmp_path / "run")
-    lines, rows = metrics_of(folder.path), folder.read_samples()
+    lines, rows = metrics_of(folder.path), folder.samples.read().to_pylist()
     assert [line["step"] for line in lines] == [0, 1, 2, 3]
     assert folder.read_config()["steps"] == 3
     answers = {row["problem"]: row["answer"] for row in problems}
@@ -117,9 +118,8 @@ TOOL = {
     "data__train": "tool-sums",
     "data__max_terms": "6",
     "engine__max_new_tokens": "24",
-    "exit__type": "fixed_count",
-    "exit__samples": "1",
-    "advantage__baseline": "belief",
+    "method": "single",
+    "schedule__rounds": "1",
     "prompts__type": "worth",
 }
 
@@ -135,7 +135,7 @@ def test_a_run_of_episodes_that_was_stopped_resumes_to_the_same_end(train, tmp_p
     assert {k: v for k, v in resumed[1].items() if k in steps[1]} == steps[1]
     assert max(step["turns"] for step in steps) > 1
     assert sum(step["ends"]["done"] for step in steps) > 0
-    rows = RunFolder(whole).read_samples()
+    rows = RunFolder(whole).samples.read().to_pylist()
     asked = [row for row in rows if row["turns"] > 1]
     for row in asked:
         said = row["response"].split("\n")[::2]  # the calculator says every second line

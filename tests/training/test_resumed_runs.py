@@ -11,7 +11,6 @@ from forked import Command
 
 from rollwise.cli import main
 from rollwise.records import RunFolder
-from rollwise.reports import write_report
 from rollwise.training.learner import Learner
 
 
@@ -40,6 +39,8 @@ def test_a_sampler_resumes_as_if_it_had_never_stopped(tmp_path, train, state_of)
     assert train(tmp_path / "run", **changed | {"steps": "2"}) == 0
     assert train(tmp_path / "run", "--resume", **changed) == 0
     assert state_of(tmp_path / "run") == state_of(tmp_path / "whole")
+    (resumed,) = RunFolder(tmp_path / "run").read_about("resumed")  # which the report shows
+    assert (resumed["step"], bool(resumed["command"]), bool(resumed["date"])) == (2, True, True)
 
 
 @pytest.mark.usefixtures("train")  # which leaves the report out
@@ -143,7 +144,7 @@ def test_one_command_begins_resumes_and_says_that_all_is_done(
     (folder / ".lock").write_text("process 1")
     assert train(folder, *how, **settings) == 0
     assert_same_run(folder, whole)
-    assert RunFolder(folder).read_visits().equals(RunFolder(whole).read_visits())
+    assert RunFolder(folder).visits.read().equals(RunFolder(whole).visits.read())
     assert not list(folder.rglob(".*"))
     assert "  summary.json\n" in (folder / "checksums.txt").read_text()
     summaries = [json.loads((f / "summary.json").read_text()) for f in (folder, whole)]
@@ -156,8 +157,10 @@ def test_one_command_begins_resumes_and_says_that_all_is_done(
 
 
 @pytest.mark.parametrize("damaged", ["metrics.jsonl", "samples", "visits"])
-def test_records_of_a_run_that_is_done_are_checked(tmp_path, train, whole, caplog, damaged, screen):
-    """Where the command is repeated, and in the report; a run that goes on from there says so."""
+def test_records_that_were_damaged_since_the_run_ended_are_named(
+    tmp_path, train, whole, caplog, damaged
+):
+    """Where it is trained further, also after the command was repeated as it was."""
     folder = tmp_path / "run"
     shutil.copytree(whole, folder)
     file = folder / damaged
@@ -166,13 +169,9 @@ def test_records_of_a_run_that_is_done_are_checked(tmp_path, train, whole, caplo
         file.unlink()
     else:
         file.write_text("".join(file.read_text().splitlines(keepends=True)[:3]))
-    said = f"{file.relative_to(folder)} is missing, or is not what was written"
-    assert train(folder, evaluation__every="2") == 0
-    shown = screen()
-    assert f"warning: Records are damaged (from the beginning). {said}" in shown
-    assert said in write_report(folder).read_text()
-    assert train(folder, steps="5", evaluation__every="2") == 0
-    assert said in caplog.text
+    for steps in ("4", "5"):
+        assert train(folder, steps=steps, evaluation__every="2") == 0
+    assert f"{file.relative_to(folder)} is missing, or was modified" in caplog.text
 
 
 def test_what_was_damaged_since_is_noticed_on_resuming(
@@ -199,12 +198,29 @@ def test_what_was_damaged_since_is_noticed_on_resuming(
     assert metrics_of(folder)[:5] == metrics_of(whole)
 
 
+def test_a_run_that_lost_its_checkpoints_does_not_start_over(tmp_path, train, whole, screen):
+    """Neither one that is done nor one that was stopped past its first checkpoint."""
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder, ignore=shutil.ignore_patterns("checkpoints"))
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    for _ in range(2):
+        assert train(folder, steps="5", evaluation__every="2", checkpoint__every="2") == 2
+        assert "has done 4 steps, and has no checkpoint to go on from" in screen()
+        assert {file: file.read_bytes() for file in before} == before
+        config = json.loads((folder / "config.json").read_text())
+        config["config"]["checkpoint"]["every"] = 2
+        config.pop("checksum", None)
+        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "summary.json").unlink(missing_ok=True)
+        before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
 def test_a_run_keeps_its_settings(whole, train, state_of, screen):
     before = state_of(whole)
     assert train(whole, "--resume", evaluation__every="2", exit__type="fixed_count") == 2
     message = screen()
     assert "`exit.type` cannot change" in message
-    assert "has 'balanced', given was 'fixed_count'" in message
+    assert "has 'balanced', and this command 'fixed_count' (given, or by default)" in message
     assert train(whole, "--resume", steps="1") == 2
     assert "`steps` must be at least" in screen()
     assert (whole / "checksums.txt").exists()

@@ -1,23 +1,25 @@
 """A step of a run taken apart with fakes: sampling, grading, learning, and what is recorded."""
 
+import asyncio
 import random
 from collections import Counter
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from rollwise.config import make_config
-from rollwise.engines import Completion, Engine
-from rollwise.errors import RunError
+from rollwise.engines import Engine
+from rollwise.errors import EngineError, RunError
 from rollwise.grading import Grader
 from rollwise.prompts import Uniform
 from rollwise.records import RunFolder, Trackers
 from rollwise.sampling import GVM
 from rollwise.sampling.draws import draw_seed
-from rollwise.step import draw_rollouts
+from rollwise.step import Response, draw_rollouts
 from rollwise.training.loop import draw, evaluate, learn, train
-from rollwise.training.state import Run
+from rollwise.training.run import Run
 
 TRAINED = [f"train {i}" for i in range(10)]
 HELDOUT = [f"held out {i}" for i in range(5)]
@@ -33,28 +35,16 @@ def is_right(key, seed):
 
 
 class FakeEngine(Engine):
-    """Completes all that is submitted, right or wrong by the draw's seed."""
+    """Draws a response at once, right or wrong by the draw's seed."""
 
     def __init__(self):
-        self.submitted, self.under_way, self.weights = [], [], []
+        self.drawn, self.weights = [], []
         self.is_right = lambda draw: is_right(draw.key, draw.seed)
 
-    free_slots = None
-
-    def submit(self, draws, prompts):
-        assert all(prompts[draw.key] for draw in draws)
-        self.under_way += draws
-        self.submitted += draws
-
-    def wait(self):
-        done, self.under_way = self.under_way, []
-        return [
-            Completion(d, [d.index, 1], np.zeros(2, np.float32), str(self.is_right(d)), False)
-            for d in done
-        ]
-
-    def cancel(self, draws):
-        return 0
+    async def complete(self, draw, prompt):
+        assert prompt
+        self.drawn.append(draw)
+        return Response([draw.index, 1], np.zeros(2, np.float32), str(self.is_right(draw)))
 
     def load_weights(self, weights):
         self.weights.append(weights)
@@ -65,9 +55,9 @@ class FakeGrader(Grader):
 
     failures_a_response = 0
 
-    def grade(self, responses, answers):
-        self.failures += self.failures_a_response * len(responses)
-        return np.array([float(response == "True") for response in responses])
+    async def reward(self, response, answer):
+        self.failures += self.failures_a_response
+        return float(response == "True")
 
 
 class FakeLearner:
@@ -95,6 +85,7 @@ class Listening(Uniform):
 def make_run(tmp_path, **settings):
     config = make_config(
         {
+            "method": "reinforce_ada",
             "seed": 3,
             "prompts": {"batch_size": 6},
             "evaluation": {"samples": 4},
@@ -104,7 +95,7 @@ def make_run(tmp_path, **settings):
         settings,
     )
     folder = RunFolder(tmp_path / "run")
-    folder.create(config.model_dump(mode="json"))
+    folder.create(asdict(config))
     keys = [*TRAINED, *HELDOUT]
     return Run(
         config=config,
@@ -139,11 +130,11 @@ def test_a_step_from_prompts_to_weights(tmp_path):
     mixed = {key: pool for key, pool in pools.items() if 0 < sum(pool) < len(pool)}
     assert 0 < len(mixed) < len(pools)
     (examples,) = run.learner.learnt
-    assert [example.prompt for example in examples] == [
+    assert sorted(example.prompt for example in examples) == sorted(
         run.prompts[key] for key in mixed for _ in range(4)
-    ]
+    )
     for example in examples:
-        place, pool = example.response[0], mixed[TRAINED[example.prompt[0]]]
+        place, pool = example.response.tokens[0], mixed[TRAINED[example.prompt[0]]]
         assert example.advantage == pytest.approx(pool[place] - np.mean(pool))
     # The engine got the weights that came of it.
     assert run.engine.weights == [1]
@@ -156,15 +147,34 @@ def test_a_step_from_prompts_to_weights(tmp_path):
     assert set(metrics["seconds"]) == {"sampling", "grading", "learning"}
 
     run.folder.flush_samples()
-    rows = run.folder.read_samples()  # of the first two prompts, whole
+    rows = run.folder.samples.read().to_pylist()  # of the first two prompts, whole
     assert [row["key"] for row in rows] == [key for key in asked[:2] for _ in pools[key]]
     assert [row["reward"] for row in rows] == [r for key in asked[:2] for r in pools[key]]
     assert all(row["question"] == f"question of {row['key']}" for row in rows)
 
 
+def test_mini_batches_mix_the_prompts_of_a_step_the_same_way_each_time(tmp_path):
+    def orders(name, **settings):
+        run = make_run(tmp_path / name, method="grpo", **settings)
+        step = draw(run, 1)
+        for number in (1, 1, 2):
+            step.metrics["step"] = number
+            learn(run, step)
+        return [
+            [(e.prompt[0], e.response.tokens[0]) for e in examples]
+            for examples in run.learner.learnt
+        ]
+
+    first, again, next_step = orders("one")
+    assert sorted(first) == sorted(next_step) and first == again != next_step
+    prompts = [prompt for prompt, _ in first[::4]]
+    assert [prompt for prompt, _ in first] == np.repeat(prompts, 4).tolist()
+    assert orders("other", seed=4)[0] != first
+
+
 def test_what_the_sampler_believes_reaches_a_streamed_session(tmp_path):
     run = make_run(tmp_path, schedule={"type": "streamed"}, exit={"give_up_below": 0.2})
-    run.engine.free_slots = 24
+    run.engine.slots = 24
     run.sampler.tell(TRAINED, correct=[0] * len(TRAINED), drawn=[6] * len(TRAINED))
     session = draw_rollouts(run.recipe, run.sampler, run.roll_out, 1).session
     # Beta(1 + 0, 1 + 6), rounded to a strength of 8 and a mean of 4/32.
@@ -173,14 +183,17 @@ def test_what_the_sampler_believes_reaches_a_streamed_session(tmp_path):
     assert session.done
 
 
+SHARED_OUT = {"size": 32, "rounds": 1}
+
+
 def test_a_pilot_decides_and_is_not_trained_on(tmp_path):
     allocation = {"type": "gvm", "mean_draws": 4, "pilot": 3}
-    run = make_run(tmp_path, allocation=allocation, schedule={"size": 32, "rounds": 1})
+    run = make_run(tmp_path, method="gvm", allocation=allocation, schedule=SHARED_OUT)
     metrics = train_step(run, 1)
-    piloted = run.engine.submitted[:18]
+    piloted = run.engine.drawn[:18]
     assert {draw.index for draw in piloted} == {0, 1, 2}
     solved = {d.key for d in piloted if run.engine.is_right(d)}
-    main = run.engine.submitted[18:]
+    main = run.engine.drawn[18:]
     assert 0 < len(solved) < 6
     assert {draw.key for draw in main} == solved
     assert not {draw.seed for draw in piloted} & {draw.seed for draw in main}
@@ -192,23 +205,22 @@ def test_a_pilot_decides_and_is_not_trained_on(tmp_path):
     )
     assert sorted(Counter(draw.key for draw in main).values()) == sorted(counts[counts > 0])
     # The sampler learns of both; the draws of both are counted.
-    assert sum(drawn for _, drawn in run.sampler.told.values()) == len(run.engine.submitted)
-    assert metrics["draws"] == len(run.engine.submitted)
+    assert sum(drawn for _, drawn in run.sampler.told.values()) == len(run.engine.drawn)
+    assert metrics["draws"] == len(run.engine.drawn)
     assert metrics["prompts"] == len(solved)
     # Where no pilot is solved, nothing is drawn beyond the pilots.
     run.engine.is_right = lambda draw: False
     metrics = train_step(run, 2)
     assert (metrics["draws"], metrics["trained_groups"]) == (18, 0)
-    changed = {"schedule": {"size": 32, "rounds": 1}, "advantage": {"baseline": "belief"}}
-    run = make_run(tmp_path / "believed", allocation=allocation, **changed)
+    changed = {"schedule": SHARED_OUT, "advantage": {"objective": "linear", "baseline": "belief"}}
+    run = make_run(tmp_path / "believed", method="gvm", allocation=allocation, **changed)
     run.engine.is_right = lambda draw: False
     assert train_step(run, 1)["draws"] == 18
 
 
 def refilling(tmp_path, **group):
     """A run in which every other prompt has one right response in four, and the rest none."""
-    settings = {"type": "fixed_count", "samples": 4}
-    run = make_run(tmp_path, exit=settings, group={"zero_variance": "refill", **group})
+    run = make_run(tmp_path, method="grpo", group={"zero_variance": "refill", **group})
     run.engine.is_right = lambda draw: mixed(draw.key) and draw.index == 0
     return run
 
@@ -246,6 +258,13 @@ def test_a_step_of_which_all_failed_stops_the_run(tmp_path):
     assert not run.learner.learnt
 
 
+def test_a_grader_that_hangs_ends_the_run(tmp_path):
+    run = make_run(tmp_path, stall_limit=0.05)
+    run.grader.reward = lambda response, answer: asyncio.Event().wait()
+    with pytest.raises(EngineError, match=r"0.05 s \(`stall_limit`\): .* or the grader hangs"):
+        train_step(run, 1)
+
+
 def test_an_evaluation_is_an_ordinary_sample_and_the_same_each_time(tmp_path):
     run = make_run(tmp_path)
     first, run.step = evaluate(run), 1
@@ -266,7 +285,7 @@ def test_the_engine_sleeps_while_the_learner_learns(tmp_path):
         return lambda *given: (done.append(name), function(*given))[1]
 
     learner.learn = noting("learn", learner.learn)
-    engine.submit = noting("draw", engine.submit)
+    engine.complete = noting("draw", engine.complete)
     engine.load_weights = noting("load", engine.load_weights)
     assert train(run, SimpleNamespace(stop_requested=False, on_step=lambda metrics: None))
     places = [i for i, what in enumerate(done) if what == "learn"]

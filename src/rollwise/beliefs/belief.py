@@ -2,34 +2,29 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.beliefs.state import (
-    Indices,
-    Kept,
-    State,
-    refuse_or_warn,
-    set_values,
-    state_of,
-    values_in,
-)
-from rollwise.sampling.checks import array_from
+from rollwise.beliefs import state as states
+from rollwise.beliefs.state import Indices, State
+from rollwise.sampling.checks import Checked, array_from
+
+Floats = NDArray[np.floating]
 
 EXPECTATION_WEIGHT = 4.0
 """How many responses an expected pass rate of unknown strength counts as: those of one visit."""
 
 
 @dataclass(eq=False)
-class Belief(Kept, ABC):
+class Belief(Checked, ABC):
     """What is known of the pass rate of each prompt of a fixed set.
 
     Write `believe` and `learn`, and name in `kept` the attributes that a resumed run needs. The
     prompt sampler that uses a belief (`belief=...`) updates it, and anything else may query it.
     Prompts are named by their indices in the order of the sampler's keys. The fields of a subclass
-    that have a `help` are its settings.
+    are its settings.
 
     Example:
         >>> @dataclass(eq=False)
@@ -51,15 +46,18 @@ class Belief(Kept, ABC):
         total: The number of prompts.
 
     Attributes:
-        kept: What makes up its state: arrays of shape (total, ...), and scalars.
+        kept: What makes up its state: arrays of shape (total, ...), numbers and texts. `part.name`
+            is an attribute of an attribute.
+        identity: Those of `kept` that a loaded state must share.
     """
+
+    kept: ClassVar[tuple[str, ...]] = ()
+    identity: ClassVar[tuple[str, ...]] = ()
 
     total: int
 
     @abstractmethod
-    def believe(
-        self, indices: Indices | slice
-    ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    def believe(self, indices: Indices | slice) -> tuple[Floats, Floats]:
         """Return the expected pass rates of some prompts, and how much they rest on.
 
         Args:
@@ -80,7 +78,14 @@ class Belief(Kept, ABC):
             drawn: All responses of each, at least 1, shape (P,).
         """
 
-    def mean(self, indices: Indices | slice) -> NDArray[np.floating]:
+    def start_at(self, pass_rate: float) -> None:
+        """Begin, before anything is learned, at the policy's pass rate; by default ignored.
+
+        An evaluation measured it on other prompts.
+        """
+        return None
+
+    def mean(self, indices: Indices | slice) -> Floats:
         """Return the expected pass rates alone, shape (P,)."""
         return _believed(self, indices)[0]
 
@@ -97,7 +102,7 @@ class Belief(Kept, ABC):
 
     def state_dict(self) -> State:
         """Return all that is needed to resume, flat, of arrays and scalars; copies of `kept`."""
-        return state_of(self, self.kept)
+        return states.state_of(self, self.kept)
 
     def load_state_dict(self, state: State) -> None:
         """Resume from a state; if nothing is kept, only from an empty one, with a warning.
@@ -106,39 +111,28 @@ class Belief(Kept, ABC):
             ValueError: The state does not fit; then nothing changes.
         """
         if not self.kept:
-            refuse_or_warn(type(self).__name__, state)
-        set_values(values_in(self, self.kept, state))
+            states.refuse_or_warn(type(self).__name__, state)
+        states.check_same(state, states.state_of(self, self.identity), "another belief")
+        for value in states.values_in(self, self.kept, state):
+            setattr(*value)
 
 
-def _believed(
-    belief: Belief, indices: Indices | slice
-) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-    """Query a belief, and refuse an invalid answer."""
+def _believed(belief: Belief, indices: Indices | slice) -> tuple[Floats, Floats]:
     given = indices if isinstance(indices, slice) else np.array(indices)  # a user's may write to it
     if type(belief).__module__.startswith("rollwise."):  # tests check ours, in their precision
         return belief.believe(given)
     total = len(range(belief.total)[indices] if isinstance(indices, slice) else indices)
-
-    def fits(found: NDArray[Any]) -> bool:
-        if found.shape != (2, total):
-            return False
-        mean, strength = found
-        return not np.any((mean < 0) | (mean > 1)) and bool(np.all(strength >= 0))
-
     wanted = "two arrays of shape (P,), the means (0 to 1, or NaN) and the strengths (from 0)"
-    mean, strength = array_from(belief, "believe", wanted, fits, given)
+    limits, nan = (0, [[1.0], [np.inf]]), [[True], [False]]
+    mean, strength = array_from(belief, "believe", wanted, [given], (2, total), limits, nan)
     return mean, strength
 
 
 def priors_from(plugin: object, method: str, count: int, *given: Any) -> NDArray[Any]:
     """Ask a plug-in for `count` priors, shape (P, 2); a `PluginError` names a wrong answer."""
     wanted = f"an array of shape ({count}, 2) of α and β, finite and above 0"
-
-    def fits(priors_P2: NDArray[Any]) -> bool:
-        positive = np.all((priors_P2 > 0) & (priors_P2 < np.inf))
-        return priors_P2.shape == (count, 2) and bool(positive)
-
-    return array_from(plugin, method, wanted, fits, *given)
+    limits = np.finfo(float).smallest_subnormal, np.finfo(float).max
+    return array_from(plugin, method, wanted, given, (count, 2), limits)
 
 
 def beta_of(mean: NDArray[np.float64], strength: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -147,7 +141,7 @@ def beta_of(mean: NDArray[np.float64], strength: NDArray[np.float64]) -> NDArray
 
 
 def priors_around(
-    mean: NDArray[np.floating], strength: float | NDArray[np.floating] = EXPECTATION_WEIGHT
+    mean: Floats, strength: float | Floats = EXPECTATION_WEIGHT
 ) -> NDArray[np.float64]:
     """Return α = 1 + w·p̂ and β = 1 + w·(1 − p̂), shape (P, 2); 1 and 1 where p̂ is NaN.
 

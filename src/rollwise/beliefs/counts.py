@@ -6,14 +6,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.beliefs.belief import EXPECTATION_WEIGHT, Belief
+from rollwise.beliefs.belief import EXPECTATION_WEIGHT, Belief, Floats
 from rollwise.beliefs.state import Indices
-from rollwise.sampling.checks import finite_above_zero, setting, share
+from rollwise.sampling.checks import Positive, Share
 
-Floats = NDArray[np.floating]
 Counts = NDArray[np.int64]
-
-DECAY_HELP = "Keep this share of a prompt's earlier counts at each visit (λ); 1 never forgets."
 
 
 @dataclass(eq=False, kw_only=True)
@@ -27,17 +24,17 @@ class DecayedBeta(Belief):
 
     kept: ClassVar[tuple[str, ...]] = ("_correct", "_incorrect")
 
-    decay: float = setting(0.5, DECAY_HELP)
-    prior_correct: float = setting(1.0, "Begin from Beta(α₀, β₀) with this α₀.")
-    prior_incorrect: float = setting(1.0, "Begin from Beta(α₀, β₀) with this β₀.")
+    decay: Share = 0.5
+    """Share of a prompt's earlier counts that is kept at each visit (λ); 1 never forgets."""
+    prior_correct: Positive = 1.0
+    """α₀ of the prior Beta(α₀, β₀)."""
+    prior_incorrect: Positive = 1.0
+    """β₀ of the prior Beta(α₀, β₀)."""
 
     def __post_init__(self) -> None:
-        share("decay", self.decay)
-        finite_above_zero("prior_correct", self.prior_correct)
-        finite_above_zero("prior_incorrect", self.prior_incorrect)
+        super().__post_init__()
         # Filled, not reserved by np.zeros, which would make the first visits wait for memory.
-        self._correct = np.full(self.total, 0, dtype=np.float32)
-        self._incorrect = np.full(self.total, 0, dtype=np.float32)
+        self._correct, self._incorrect = np.full((2, self.total), 0, dtype=np.float32)
 
     def believe(self, indices: Indices | slice) -> tuple[Floats, Floats]:
         priors = self.priors(indices)

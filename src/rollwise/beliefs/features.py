@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.beliefs.state import Indices, Kept
+from rollwise.beliefs.state import Indices
 
 Floats = NDArray[np.float64]
 
@@ -37,6 +37,8 @@ class Column:
 
     Attributes:
         vector: The label of each prompt, shape (total,), or its numbers, shape (total, D).
+        kept: What belongs in a state. The basis of vectors does: where directions vary equally
+            much, the processor and the release of NumPy decide which rotation of them is found.
     """
 
     vector: NDArray[Any]
@@ -44,13 +46,14 @@ class Column:
     centre: Floats | None = None
     prior_mean: float = 0.0
     prior_variance: float = 1.5
+    kept: tuple[str, ...] = ()
 
     @property
     def width(self) -> int:
         """How many weights it has."""
         return len(self.basis.T)
 
-    def rows(self, indices: Indices) -> Floats:
+    def phi(self, indices: Indices) -> Floats:
         """Return φ of some prompts, shape (P, width)."""
         of_prompts = self.vector[indices]
         if self.centre is None:
@@ -69,8 +72,8 @@ class Column:
 def labels(values: Sequence[Any]) -> Column:
     """One weight for each label; the rarest share one, and so do missing ones."""
     counts = Counter(values).most_common()
-    number = {label: min(i, MOST_LABELS - 1) for i, (label, _) in enumerate(counts)}
-    member = np.fromiter((number[value] for value in values), np.int32, len(values))
+    place = {label: min(i, MOST_LABELS - 1) for i, (label, _) in enumerate(counts)}
+    member = np.fromiter((place[value] for value in values), np.int32, len(values))
     return Column(member, np.eye(min(len(counts), MOST_LABELS)))
 
 
@@ -98,14 +101,24 @@ def numbers(name: str, values: Sequence[Any]) -> Column:
     return Column(vector, np.ones((1, 1)), np.zeros(1), prior_mean, prior_variance=1.0)
 
 
-def directions(vectors: NDArray[np.floating]) -> Column:
+def directions(name: str, values: Sequence[Any]) -> Column:
     """Weights for the directions in which vectors, shape (total, D), differ most."""
+    try:
+        vectors = np.asarray(values, dtype=np.float32)
+    except (TypeError, ValueError):  # of unequal lengths, or no vectors
+        vectors = np.empty(0, np.float32)
+    if vectors.ndim != 2 or vectors.shape[1] > MOST_DIMENSIONS or not np.isfinite(vectors).all():
+        raise ValueError(
+            f"the vectors of {name!r} must be finite and of equal length, at most {MOST_DIMENSIONS}"
+        )
     sample = np.asarray(vectors[:: max(1, len(vectors) // SAMPLED)], dtype=float)
     centre = sample.mean(axis=0)
     _, sizes, found = np.linalg.svd(sample - centre, full_matrices=False)
-    kept = min(DIRECTIONS, int((sizes > 1e-6 * np.linalg.norm(sample)).sum()))
-    scale = math.sqrt(len(sample) / max(float((sizes[:kept] ** 2).sum()), 1e-300))
-    return Column(vectors, found[:kept].T * scale, centre)
+    width = min(DIRECTIONS, int((sizes > 1e-6 * np.linalg.norm(sample)).sum()))
+    scale = math.sqrt(len(sample) / max(float((sizes[:width] ** 2).sum()), 1e-300))
+    # In the memory layout of one that a state brings: products then agree to the bit.
+    basis = np.ascontiguousarray(found[:width].T * scale)
+    return Column(vectors, basis, centre, kept=("basis", "centre"))
 
 
 def column_of(name: str, values: Sequence[Any]) -> Column | None:
@@ -118,8 +131,8 @@ def column_of(name: str, values: Sequence[Any]) -> Column | None:
     if not known:
         raise ValueError(f"the column {name!r} is empty")
     if not _plain(known):
-        column = directions(_vectors(name, given))
-        return column if column.width else None
+        vectors = directions(name, given)
+        return vectors if vectors.width else None
     texts = name in LABELS or any(isinstance(value, str | bool) for value in known)
     few = isinstance(known[0], int) and len(set(known)) <= MOST_LABELS // 4
     labelled = texts or (few and name != PASS_RATE)
@@ -128,23 +141,11 @@ def column_of(name: str, values: Sequence[Any]) -> Column | None:
 
 
 def _plain(values: Sequence[Any]) -> bool:
-    """Say whether values are texts and numbers rather than vectors."""
+    """Return whether values are texts and numbers rather than vectors."""
     return not isinstance(values, np.ndarray) and not any(np.ndim(v) for v in values[:64])
 
 
-def _vectors(name: str, values: Any) -> NDArray[np.floating]:
-    try:
-        vectors = np.asarray(values, dtype=np.float32)
-    except (TypeError, ValueError):  # of unequal lengths, or no vectors
-        vectors = np.empty(0, np.float32)
-    if vectors.ndim != 2 or vectors.shape[1] > MOST_DIMENSIONS or not np.isfinite(vectors).all():
-        raise ValueError(
-            f"the vectors of {name!r} must be finite and of equal length, at most {MOST_DIMENSIONS}"
-        )
-    return vectors
-
-
-class Features(Kept):
+class Features:
     """The part w·φ(x) of a logit that the columns of data explain, with w learned in training.
 
     A Bayesian logistic regression, w ~ N(μ, τ²) with a τ for each column. Each step is one Newton
@@ -161,6 +162,8 @@ class Features(Kept):
 
     Attributes:
         columns: The names of those that tell prompts apart, joined by commas.
+        predictors: These columns, in order.
+        pass_rate: The mean of the column `pass_rate`, ½ without one.
         weights: w, shape (d,); with `information` Λ, (d, d), and `evidence` h, (d,).
         variances: τ² of each column, shape (C,).
         scale: c and the information that it rests on, shape (2,).
@@ -169,42 +172,47 @@ class Features(Kept):
         ValueError: A column is empty, of another length than the others, or has bad vectors.
     """
 
-    kept = ("columns", "weights", "information", "evidence", "variances", "scale")
-    identity = ("columns",)
-
     def __init__(self, columns: Mapping[str, Sequence[Any]]) -> None:
         lengths = {name: len(values) for name, values in columns.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"columns must have one value for each prompt, got {lengths}")
         read = {name: column_of(name, values) for name, values in columns.items()}
-        self._columns = {name: column for name, column in read.items() if column is not None}
-        self.columns = ",".join(self._columns)
+        self.columns = ",".join(name for name, column in read.items() if column is not None)
+        self.predictors = [column for column in read.values() if column is not None]
         self.total = next(iter(lengths.values()), 0)
-        columns_C = list(self._columns.values())
-        self._widths = np.array([column.width for column in columns_C], dtype=int)
-        self._mean = np.repeat([column.prior_mean for column in columns_C], self._widths)
-        self.variances = np.array([column.prior_variance for column in columns_C])
+        given = [float(x) for x in columns.get(PASS_RATE, ()) if isinstance(x, int | float)]
+        known = [rate for rate in given if math.isfinite(rate)]
+        self.pass_rate = float(np.clip(np.mean(known), 0.02, 0.98)) if known else 0.5
+        self._widths = np.array([column.width for column in self.predictors], dtype=int)
+        self._mean = np.repeat([column.prior_mean for column in self.predictors], self._widths)
+        self.variances = np.array([column.prior_variance for column in self.predictors])
         self.weights = self._mean.astype(float)
-        count = len(self.weights)
-        self.information = np.zeros((count, count))
-        self.evidence = np.zeros(count)
+        self.information = np.zeros((len(self.weights), len(self.weights)))
+        self.evidence = np.zeros(len(self.weights))
         self.scale = np.array([1.0, SCALE_INFORMATION])
+
+    @property
+    def kept(self) -> list[str]:
+        """The names of what a resumed run needs."""
+        columns = enumerate(self.predictors)
+        bases = [f"predictors.{i}.{name}" for i, column in columns for name in column.kept]
+        learned = ("weights", "information", "evidence", "variances", "scale")
+        return ["columns", *bases, *learned]
 
     def dot(self, indices: Indices | slice) -> Floats | float:
         """Return c·w·φ of some prompts, shape (P,)."""
         found: Floats | float = 0.0
-        begin = 0
-        for column in self._columns.values():
-            found = found + column.dot(indices, self.weights[begin : begin + column.width])
-            begin += column.width
+        ends = np.cumsum(self._widths)
+        for column, end in zip(self.predictors, ends, strict=True):
+            found = found + column.dot(indices, self.weights[end - column.width : end])
         return float(self.scale[0]) * found
 
     def learn(self, indices: Indices, surprise: Floats, information: Floats) -> None:
         """Move the weights and their scale by g and I of some prompts, shape (P,) each."""
-        if not self._columns:
+        if not self.predictors:
             return
         self._rescale(self.dot(indices), surprise, information)
-        phi_PD = np.concatenate([column.rows(indices) for column in self._columns.values()], axis=1)
+        phi_PD = np.concatenate([column.phi(indices) for column in self.predictors], axis=1)
         seen = information * (phi_PD @ self.weights) + surprise
         self.information *= MEMORY
         self.information += phi_PD.T @ (phi_PD * information[:, None])

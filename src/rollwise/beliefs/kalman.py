@@ -1,5 +1,6 @@
 """A filter on each pass rate's logit, with a drift that all prompts share."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ from rollwise.beliefs.belief import Belief, beta_of
 from rollwise.beliefs.features import Features
 from rollwise.beliefs.ratings import logistic
 from rollwise.beliefs.state import Indices
-from rollwise.sampling.checks import finite_above_zero, finite_at_least, setting, share
+from rollwise.sampling.checks import Inner, NonNegative, Positive, Share
 
 Floats = NDArray[np.float64]
 
@@ -23,6 +24,8 @@ NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(7)
 SPREAD_INFORMATION, SPREAD_MEMORY = 50.0, 0.99
 # Bounds of the standard deviation of the set's logits, in units of the initial one.
 SCALES = 0.2, 5.0
+# Bounds of the pass rate at which the level begins, if it is measured.
+EXTREMES = 0.02, 0.98
 # The logit beyond which expected pass rates are not distinguished, and the level does not move.
 FURTHEST = 15.0
 
@@ -61,47 +64,38 @@ class LogitKalman(Belief):
         ValueError: A setting out of its range, or features for a different number of prompts.
     """
 
-    kept: ClassVar[tuple[str, ...]] = (
-        "_offset",
-        "_variance",
-        "_visited_at",
-        "_level",
-        "_drift",
-        "_scale",
-        "_information",
-        "_steps",
-        "features",
-    )
+    identity: ClassVar[tuple[str, ...]] = ("features.columns",)
 
     features: Features = field(default_factory=lambda: Features({}), repr=False)
-    initial_pass_rate: float = setting(0.5, "Expect this pass rate before any is seen.")
-    initial_variance: float = setting(
-        1.5, "Expect logits of this variance over the set, before any is seen."
-    )
-    noise: float = setting(0.01, "Add this variance to each logit at each step.")
-    drift_gain: float = setting(
-        0.3, "Believe this share of the drift seen in a step (0: no drift)."
-    )
+    initial_pass_rate: Inner | None = None
+    """Pass rate expected before any is seen; default: that of the evaluation before training, or
+    else the mean of the column `pass_rate`, or else 0.5."""
+    initial_variance: Positive = 1.5
+    """Variance of the logits over the set expected before any is seen."""
+    noise: NonNegative = 0.01
+    """Variance added to each logit at each step."""
+    drift_gain: Share = 0.3
+    """Share of the drift seen in a step that is applied to all prompts (0: no drift)."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.initial_pass_rate < 1:
-            raise ValueError(
-                f"initial_pass_rate must lie within (0, 1), got {self.initial_pass_rate}"
-            )
-        finite_above_zero("initial_variance", self.initial_variance)
-        finite_at_least("noise", self.noise, 0)
-        share("drift_gain", self.drift_gain)
+        super().__post_init__()
+        if self.features.total not in (0, self.total):  # 0: nothing is known
+            raise ValueError(f"features must cover {self.total} prompts, got {self.features.total}")
         self._steps = 0
-        self._level = float(np.log(self.initial_pass_rate / (1 - self.initial_pass_rate)))
-        self._drift = 0.0
+        self._level = self._drift = 0.0
         self._scale, self._information = 1.0, SPREAD_INFORMATION
         # Offsets and variances are kept in units of the scale, so that it moves all of them.
-        # Filled, not reserved by np.zeros, which would make the first visits wait for memory.
         self._offset = np.full(self.total, 0, dtype=np.float32)
         self._variance = np.full(self.total, self.initial_variance, dtype=np.float32)
         self._visited_at = np.full(self.total, -1, dtype=np.int32)
-        if self.features.total not in (0, self.total):  # 0: nothing is known
-            raise ValueError(f"features must cover {self.total} prompts, got {self.features.total}")
+        self._begin_at(self.initial_pass_rate or self.features.pass_rate)
+
+    @property
+    def kept(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What makes up its state, that of the features included."""
+        of_prompts = ("_offset", "_variance", "_visited_at")
+        of_all = ("_level", "_drift", "_scale", "_information", "_steps")
+        return (*of_prompts, *of_all, *(f"features.{name}" for name in self.features.kept))
 
     @property
     def variance(self) -> float:
@@ -126,6 +120,16 @@ class LogitKalman(Belief):
         mean = self._centre(indices) + np.sqrt(kept) * offset
         return mean, kept * variance + (1.0 - kept) * self.variance
 
+    def start_at(self, pass_rate: float) -> None:
+        """Set the level so that this is the mean over the set, unless `initial_pass_rate` is."""
+        if self.initial_pass_rate is None:
+            self._begin_at(float(np.clip(pass_rate, *EXTREMES)))
+
+    def _begin_at(self, pass_rate: float) -> None:
+        for _ in range(NEWTON_STEPS if self.features.columns else 1):  # where one step is exact
+            found = float(self.believe(slice(None))[0].mean())
+            self._level += spread(self.variance) * (logit(pass_rate) - logit(found))
+
     def learn(self, indices: Indices, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
         correct_P, drawn_P = np.asarray(correct, float), np.asarray(drawn, float)
         self._steps += 1
@@ -142,13 +146,11 @@ class LogitKalman(Belief):
         """Learn the level and the scale, which all prompts share, from a step's surprises."""
         mean, variance = self.logits(indices)
         width = spread(variance)
-        believed = logistic(mean / width)
-        surprise, slope = correct - drawn * believed, drawn * believed * (1.0 - believed)
+        surprise, slope = score(mean / width, correct, drawn)
         self._scale_by(surprise, slope, (mean - self._centre(indices)) / width)
         self._move_level(float(surprise.sum()), float((slope / width).sum()))
         if self.features.columns:
-            believed = logistic((mean + self._drift) / width)
-            surprise, slope = correct - drawn * believed, drawn * believed * (1.0 - believed)
+            surprise, slope = score((mean + self._drift) / width, correct, drawn)
             self.features.learn(indices, surprise / width, slope / width**2)
 
     def _move_level(self, surprise: float, slope: float) -> None:
@@ -171,9 +173,20 @@ class LogitKalman(Belief):
         return {"belief_drift": self._drift, "belief_spread": self.variance**0.5}
 
 
+def logit(pass_rate: float) -> float:
+    """Return log(p/(1 − p))."""
+    return math.log(pass_rate / (1.0 - pass_rate))
+
+
 def spread(variance: Any) -> Any:
     """Return √(1 + πv/8), by which the variance of a logit draws its pass rate towards ½."""
     return np.sqrt(1.0 + np.pi * variance / 8.0)
+
+
+def score(logit: Floats, correct: Floats, drawn: Floats) -> tuple[Floats, Floats]:
+    """Return k − n·p, the slope of the log-likelihood by the logit, and n·p(1 − p); (P,) each."""
+    pass_rate = logistic(logit)
+    return correct - drawn * pass_rate, drawn * pass_rate * (1.0 - pass_rate)
 
 
 def posterior(
@@ -204,9 +217,7 @@ def laplace_step(
     """
     logit = mean.copy()
     for _ in range(NEWTON_STEPS):
-        pass_rate = logistic(logit)
-        slope = correct - drawn * pass_rate - (logit - mean) / variance
-        step = slope / (drawn * pass_rate * (1.0 - pass_rate) + 1.0 / variance)
+        slope, information = score(logit, correct, drawn)
+        step = (slope - (logit - mean) / variance) / (information + 1.0 / variance)
         logit += np.clip(step, -LONGEST_STEP, LONGEST_STEP)
-    pass_rate = logistic(logit)
-    return logit, 1.0 / (drawn * pass_rate * (1.0 - pass_rate) + 1.0 / variance)
+    return logit, 1.0 / (score(logit, correct, drawn)[1] + 1.0 / variance)

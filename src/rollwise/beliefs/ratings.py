@@ -1,22 +1,17 @@
 """Difficulties of prompts and a competence of the model, as CDAS rates them."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.beliefs.belief import EXPECTATION_WEIGHT, Belief
 from rollwise.beliefs.state import Indices
-from rollwise.sampling.checks import one_of, setting
 
 Floats = NDArray[np.float64]
 
 Form = Literal["paper", "released_code", "calibrated"]
-FORM_HELP = (
-    "Rate as published (`paper`), with half its first step (`released_code`), or in logits "
-    "(`calibrated`)."
-)
 
 STEP, COMPETENCE_STEP, FLOOR = 4.0, 2.0, 0.1
 """The calibrated form's first steps of D and of C, in logits, and the least share of them."""
@@ -40,35 +35,27 @@ class Ratings(Belief):
       n-th call of `learn`, as in the rating models that CDAS cites (Elo; Rasch's model). At
       C − D = logit(p) the expected pass rate is p, whatever the model's level.
 
-    Learn a whole step at once: C moves once for each call.
+    Learn a whole step at once: C moves once for each call. An unknown form raises a ValueError.
 
-    Raises:
-        ValueError: An unknown form.
+    Attributes:
+        difficulty: D of each prompt, shape (total,).
+        competence: C.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("form", "_difficulty", "_visits", "_competence", "_tells")
+    kept: ClassVar[tuple[str, ...]] = ("form", "difficulty", "_visits", "competence", "_tells")
     identity: ClassVar[tuple[str, ...]] = ("form",)
 
-    form: Form = setting("paper", FORM_HELP)
+    form: Form = "paper"
+    """How difficulty is updated: as published (`paper`), with half its first step
+    (`released_code`), or in logits (`calibrated`)."""
 
     def __post_init__(self) -> None:
-        one_of("form", self.form, get_args(Form))
+        super().__post_init__()
         self._calibrated = self.form == "calibrated"
-        # Filled, not reserved by np.zeros, which would make the first visits wait for memory.
-        self._difficulty = np.full(self.total, 0.0)
+        self.difficulty: Floats = np.full(self.total, 0.0)
+        self.competence = 0.0
         self._visits = np.full(self.total, 0, dtype=np.uint32)
-        self._competence = 0.0
         self._tells = 0
-
-    @property
-    def difficulty(self) -> Floats:
-        """D of each prompt, shape (total,); a copy."""
-        return self._difficulty.copy()
-
-    @property
-    def competence(self) -> float:
-        """C."""
-        return self._competence
 
     def believe(self, indices: Indices | slice) -> tuple[Floats, Floats]:
         """Return the pass rates that the difficulties imply.
@@ -77,8 +64,8 @@ class Ratings(Belief):
         accurate once D has converged. An unvisited prompt has the rate of the model's level, with
         strength 0.
         """
-        difficulty = self._difficulty[indices]
-        mean = logistic(self._competence - difficulty)
+        difficulty = self.difficulty[indices]
+        mean = logistic(self.competence - difficulty)
         if not self._calibrated:
             mean = np.clip(mean - difficulty, 0.0, 1.0)
         return mean, np.where(self._visits[indices] > 0, EXPECTATION_WEIGHT, 0.0)
@@ -86,31 +73,28 @@ class Ratings(Belief):
     def learn(self, indices: Indices, correct: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
         self._tells += 1
         self._visits[indices] += np.uint32(1)
-        difficulty, visits = self._difficulty[indices], self._visits[indices].astype(float)
-        error = logistic(self._competence - difficulty) - correct / drawn
+        difficulty, visits = self.difficulty[indices], self._visits[indices].astype(float)
+        error = logistic(self.competence - difficulty) - correct / drawn
         if self._calibrated:
-            self._difficulty[indices] = difficulty + STEP * np.maximum(1.0 / visits, FLOOR) * error
+            self.difficulty[indices] = difficulty + STEP * np.maximum(1.0 / visits, FLOOR) * error
             step = COMPETENCE_STEP * max(1.0 / self._tells, FLOOR)
-            self._competence -= step * float(error.mean())
+            self.competence -= step * float(error.mean())
         else:
             delay = int(self.form == "released_code")
             change = 1.0 / (visits + delay) * (error - difficulty)
-            self._difficulty[indices] = difficulty + change
-            self._competence -= float(change.sum()) / self.total
+            self.difficulty[indices] = difficulty + change
+            self.competence -= float(change.sum()) / self.total
 
-    def hardness(self, target: float) -> tuple[Floats, float]:
-        """Return D of all prompts (not a copy), and the D to aim at.
-
-        The latter is C − logit(target), or C in the published forms, whatever the target.
-        """
+    def aim(self, target: float) -> float:
+        """Return the D to aim at: C − logit(target), or C in the published forms."""
         offset = float(np.log(target / (1.0 - target))) if self._calibrated else 0.0
-        return self._difficulty, self._competence - offset
+        return self.competence - offset
 
     def metrics(self) -> dict[str, float]:
         """Return the competence, quantiles of the difficulty, and the share seen."""
-        low, middle, high = np.quantile(self._difficulty, (0.1, 0.5, 0.9)).tolist()
+        low, middle, high = np.quantile(self.difficulty, (0.1, 0.5, 0.9)).tolist()
         return {
-            "competence": self._competence,
+            "competence": self.competence,
             "difficulty_p10": low,
             "difficulty_p50": middle,
             "difficulty_p90": high,

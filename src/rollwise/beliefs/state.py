@@ -1,9 +1,10 @@
-"""States that can be saved without pickle, and indices of prompts."""
+"""States of samplers and beliefs: dictionaries of arrays and scalars, saved without pickle."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
+from copy import copy
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +17,19 @@ Indices = NDArray[np.int64]
 """Indices of prompts, in key order from 0."""
 
 State = dict[str, "np.ndarray[Any, Any] | int | float | str"]
-"""The state of a sampler or a belief: flat, of arrays and scalars, to be saved without pickle."""
+"""The state of a sampler or a belief, by the names of the attributes that it was read from."""
 
 
-def from_state(state: State, name: str) -> Any:
-    """Take a value out of a state; a `ValueError` names what the state lacks."""
-    if name not in state:
-        raise ValueError(f"the state lacks {name!r}; it has {', '.join(sorted(state))}")
-    return state[name]
+def can_be_saved(value: object) -> bool:
+    """Return whether a value is an array of numbers, a number or a text."""
+    kinds = (np.ndarray, np.generic, int, float, str)
+    return isinstance(value, kinds) and np.asarray(value).dtype.kind in "biufU"
 
 
 def saveable(owner: Any) -> State:
     """Ask a sampler or a belief for its state; a `PluginError` names one that cannot be saved."""
     state: Any = owner.state_dict()
-    if not isinstance(state, dict) or not all(map(_can_be_saved, state.values())):
+    if not isinstance(state, dict) or not all(map(can_be_saved, state.values())):
         raise wrong_result(owner, "state_dict", "a dict of arrays, numbers and texts", state)
     return state
 
@@ -42,83 +42,50 @@ def metrics_of(owner: Any) -> dict[str, float]:
     return {name: float(value) for name, value in found.items()}
 
 
-class Kept:
-    """Something with a state.
-
-    Attributes:
-        kept: Its attributes that a resumed run needs: arrays, numbers, texts, or others like it.
-        identity: Those of them that a state must share to fit.
-    """
-
-    kept: ClassVar[tuple[str, ...]] = ()
-    identity: ClassVar[tuple[str, ...]] = ()
-
-
-def state_of(owner: Any, names: Iterable[str]) -> State:
-    """Return attributes, by their names without a leading underscore; arrays as copies."""
-    if isinstance(names, str):
-        raise wrong_result(owner, "kept", "a tuple of names", names)
+def state_of(owner: Any, paths: Sequence[str]) -> State:
+    """Return copies of the attributes at these paths, such as `_level` or `_epochs.order`."""
     state: State = {}
-    for name in names:
-        value: Any = getattr(owner, name, None)
-        key = name.removeprefix("_")
-        if isinstance(value, Kept):
-            state |= named_under(key, state_of(value, value.kept))
-        elif _can_be_saved(value):
-            state[key] = value.copy() if isinstance(value, np.ndarray) else value
-        else:
-            due = "names of arrays, numbers and texts, attributes that it has"
-            raise wrong_result(owner, "kept", due, name)
+    for path in paths:
+        value: Any = getattr(*_place(owner, path), None)
+        if not can_be_saved(value):
+            due = "a tuple of names of arrays, numbers and texts, attributes that it has"
+            raise wrong_result(owner, "kept", due, paths if isinstance(paths, str) else path)
+        state[path.removeprefix("_")] = copy(value)
     return state
 
 
-def _can_be_saved(value: object) -> bool:
-    kinds = (np.ndarray, np.generic, int, float, str)
-    return isinstance(value, kinds) and np.asarray(value).dtype.kind in "biufU"
+def values_in(owner: Any, paths: Sequence[str], state: State) -> list[tuple[Any, str, Any]]:
+    """Return what a state holds for these paths: the arguments of `setattr` for each.
 
-
-def values_in(
-    owner: Any, names: Iterable[str], state: State, prefix: str = ""
-) -> list[tuple[Any, dict[str, Any]]]:
-    """Find what `state_of` returned: the values of each object; a `ValueError` if one is unfit.
-
-    They have the types and shapes of the attributes, which do not change yet.
+    Raises:
+        ValueError: A value is missing, or an array has another shape.
     """
-    found: dict[str, Any] = {}
-    parts = [(owner, found)]
-    for name in names:
-        held, key = getattr(owner, name), prefix + name.removeprefix("_")
-        if isinstance(held, Kept):
-            parts += values_in(held, held.kept, state, f"{key}.")
-        elif isinstance(held, np.ndarray):
-            found[name] = np.array(from_state(state, key), dtype=held.dtype)
-            if (shape := found[name].shape) != held.shape:
-                other = f"{key!r} has shape {shape}, not {held.shape}"
-                raise ValueError(f"the state belongs to other prompts: {other}")
-        else:
-            found[name] = type(held)(from_state(state, key))
-            if name in owner.identity and found[name] != held:
-                raise ValueError(
-                    f"the state was saved with {key} {found[name]!r}, this one has {held!r}"
-                )
-    return parts
+    found = []
+    for path in paths:
+        holder, name = _place(owner, path)
+        own, key = getattr(holder, name), path.removeprefix("_")
+        value = from_state(state, key)
+        if np.shape(value) != np.shape(own):
+            other = f"{key!r} has shape {np.shape(value)}, not {np.shape(own)}"
+            raise ValueError(f"the state belongs to other prompts: {other}")
+        of_arrays = isinstance(own, np.ndarray)
+        value = np.array(value, dtype=own.dtype) if of_arrays else type(own)(value)
+        found.append((holder, name, value))
+    return found
 
 
-def set_values(parts: Iterable[tuple[Any, dict[str, Any]]]) -> None:
-    """Set what `values_in` found."""
-    for owner, values in parts:
-        vars(owner).update(values)
+def from_state(state: State, name: str) -> Any:
+    """Take a value out of a state; a `ValueError` names what the state lacks."""
+    if name not in state:
+        raise ValueError(f"the state lacks {name!r}; it has {', '.join(sorted(state))}")
+    return state[name]
 
 
-def named_under(prefix: str, state: State) -> State:
-    """Return a state with `prefix` and a dot before its names."""
-    return {f"{prefix}.{name}": value for name, value in state.items()}
-
-
-def part_of_state(state: State, prefix: str) -> State:
-    """Return the part of a state that `named_under` put under `prefix`."""
-    begin = f"{prefix}."
-    return {k.removeprefix(begin): v for k, v in state.items() if k.startswith(begin)}
+def check_same(state: State, own: State, of: str) -> None:
+    """Refuse (a `ValueError`) a state with other values of `own`: it is `of` something else."""
+    for name, value in own.items():
+        if (found := from_state(state, name)) != value:
+            raise ValueError(f"the state is of {of}: its {name} is {found!r}, not {value!r}")
 
 
 def refuse_or_warn(owner: str, state: State) -> None:
@@ -127,3 +94,11 @@ def refuse_or_warn(owner: str, state: State) -> None:
         held = ", ".join(sorted(state))
         raise ValueError(f"{owner} has no load_state_dict, but the state holds {held}")
     log.warning("%s has no saved state: it starts over", owner)
+
+
+def _place(owner: Any, path: str) -> tuple[Any, str]:
+    """Return the object that has the attribute at the end of a path, and its name."""
+    *parts, name = path.split(".")
+    for part in parts:
+        owner = owner[int(part)] if part.isdigit() else getattr(owner, part, None)
+    return owner, name

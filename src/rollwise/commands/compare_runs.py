@@ -1,18 +1,16 @@
 """Train the runs of a comparison that are missing, each in a process of its own."""
 
 import ctypes
-import hashlib
 import json
 import logging
 import multiprocessing
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,8 @@ from rollwise.config import TrainConfig, make_config
 from rollwise.config.train import ENDS
 from rollwise.errors import RunError
 from rollwise.files import list_checkpoints, write_text
+from rollwise.machine import usable_cores, usable_memory
+from rollwise.plugins import objects_in_memory
 from rollwise.records import RunFolder, flatten, read_lines, refuse_changes
 from rollwise.signals import held_back, release
 from rollwise.statistics.curves import COSTS, Curve, spent_until_each
@@ -57,13 +57,11 @@ class Records:
     def __init__(self, path: Path) -> None:
         self.path, self._file = path, path / RECORDS
         self._lines: dict[str, dict[str, Any]] = {}
-        lines = read_lines(self._file) if self._file.exists() else []
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(read_lines(self._file) if self._file.exists() else [], 1):
             if not _is_whole(line):
                 raise RunError(
-                    f"{self._file}, line {number}, is broken: it should have the `run`, "
-                    "`settings` and `curve` of a run that is done, as they were written; "
-                    "remove the line to train that run again"
+                    f"{self._file}, line {number}, is broken: it should have the `run`, `settings` "
+                    "and `curve` of a run that is done; remove the line to train that run again"
                 )
             self._lines[line["run"]] = line
 
@@ -94,55 +92,55 @@ class Records:
         """Record a run that is done."""
         curve = Curve.of_metrics(RunFolder(self.path / run.name).read_metrics())
         line = {"run": run.name, "settings": run.settings, "curve": curve.as_json()}
-        self._lines[run.name] = line | {"checksum": _checksum(line)}
+        self._lines[run.name] = line
         text = "".join(json.dumps(self._lines[name]) + "\n" for name in sorted(self._lines))
         write_text(self._file, text)
 
 
 def _is_whole(line: Mapping[str, Any]) -> bool:
-    try:
-        curve = Curve.from_json(line["curve"])
-        named = isinstance(line["run"], str) and isinstance(line["settings"], dict)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return False
-    whole = named and len(curve.accuracy) > 0 and {*COSTS} <= curve.costs.keys()
-    return whole and line.get("checksum", _checksum(line)) == _checksum(line)
-
-
-def _checksum(line: Mapping[str, Any]) -> str:
-    """Compute the SHA-256 of a run's settings and curve, as they read in JSON."""
-    parts = json.dumps([line[name] for name in ("run", "settings", "curve")], sort_keys=True)
-    return hashlib.sha256(parts.encode()).hexdigest()
+    curve = line.get("curve")
+    named = isinstance(line.get("run"), str) and isinstance(line.get("settings"), dict)
+    return (
+        named and isinstance(curve, dict) and {"accuracy", *COSTS} <= {n for n in curve if curve[n]}
+    )
 
 
 def train_missing(runs: Sequence[PlannedRun], records: Records, workers: int) -> Generator[float]:
     """Train the runs that are not recorded, several at a time, each in a process of its own.
 
+    If settings name objects in memory, the runs follow each other in this process.
+
     Yields from time to time how many runs are done; those under way count in part. Where one fails,
     or a signal comes, the others stop after their step, with a checkpoint.
     """
     missing = [run for run in runs if records.curve(run) is None]
+    for folder in (RunFolder(records.path / run.name) for run in missing):
+        if not (folder.is_new or list_checkpoints(folder.checkpoints)):
+            folder.refuse_to_start_over()  # before any of them is trained
     recorded = len(runs) - len(missing)
     yield recorded
-    before = os.environ.get("OMP_NUM_THREADS")
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
+    if objects_in_memory():  # which other processes do not have
+        for number, run in enumerate(missing, 1):
+            if not _train(records.path / run.name, run.settings):
+                raise KeyboardInterrupt
+            records.add(run)
+            yield recorded + number
+        return
     context = multiprocessing.get_context(START)
-    try:
-        with ProcessPoolExecutor(workers, context, _end_with_parent, (os.getpid(),)) as pool:
-            try:
-                for done in _train_in(pool, missing, records, workers):
-                    yield recorded + done
-            except BrokenProcessPool:
-                raise RunError(
-                    "the process of a run died, perhaps out of memory; the same command "
-                    "trains what is missing (fewer at a time with --workers)"
-                ) from None
-            except BaseException:  # also if a signal ends the caller that asks for these figures
-                _stop_runs(pool)
-                raise
-    finally:
-        if before is None:
-            del os.environ["OMP_NUM_THREADS"]
+    threads = max(1, usable_cores() // workers)
+    with ProcessPoolExecutor(workers, context, _begin, (os.getpid(), threads)) as pool:
+        try:
+            for done in _train_in(pool, missing, records, workers):
+                yield recorded + done
+        except BrokenProcessPool:
+            raise RunError(
+                "the process of a run died, perhaps out of memory; the same command trains what is "
+                "missing (fewer at a time with --workers). A script in Python must call `compare` "
+                'under `if __name__ == "__main__":`'
+            ) from None
+        except BaseException:  # also if a signal ends the caller that asks for these figures
+            _stop_runs(pool)
+            raise
 
 
 def _train_in(
@@ -194,14 +192,11 @@ def _stop_runs(pool: ProcessPoolExecutor) -> None:
 
 def _train(path: Path, settings: Mapping[str, Any]) -> bool:
     """Train one run from the start or its checkpoint, or extend it if it is longer now."""
-    logging.getLogger("rollwise").setLevel(logging.WARNING)
     folder, config = RunFolder(path), make_config(settings)
     resume = bool(list_checkpoints(folder.checkpoints))
     if resume:
         before = make_config(folder.read_config())
-        refuse_changes(path, before.model_dump(), config.model_dump(), CHANGEABLE)
-    elif path.exists():
-        shutil.rmtree(path)  # it was killed before its first checkpoint
+        refuse_changes(path, asdict(before), asdict(config), CHANGEABLE)
     try:
         train_in(folder, config, resume, Console(quiet=True))
     except KeyboardInterrupt:
@@ -209,25 +204,26 @@ def _train(path: Path, settings: Mapping[str, Any]) -> bool:
     return True
 
 
-def _end_with_parent(parent: int) -> None:
-    """Have this process killed when its parent ends, however that ends (Linux).
+def _begin(parent: int, threads: int) -> None:
+    """Prepare a process, which on Linux is killed when its parent ends, however that ends.
 
     Signals end it quietly while it trains nothing; during training, the run handles them.
     """
     release(signal.SIG_DFL)
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:  # it ended before that
-        os.kill(os.getpid(), signal.SIGKILL)
+    logging.getLogger("rollwise").setLevel(logging.WARNING)
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # read when torch is loaded
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        if os.getppid() != parent:  # it ended before that
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def runs_at_a_time(config: TrainConfig) -> int:
-    """Say how many runs fit side by side: one per GPU, or as many as cores and memory allow."""
+    """Return how many runs fit side by side: one per GPU, or as many as cores and memory allow."""
     import torch
 
     if torch.cuda.is_available() and config.model.device != "cpu":
         return 1
-    cores = (os.cpu_count() or 1) // (config.model.cpu_threads or os.cpu_count() or 1)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MEMORY_OF_A_RUN
-    return max(1, min(cores, memory))
+    cores = usable_cores()
+    runs = cores // (config.model.cpu_threads or cores)
+    return max(1, min(runs, usable_memory() // MEMORY_OF_A_RUN))

@@ -4,15 +4,14 @@ import dataclasses
 import itertools
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from rollwise.commands.check import Check
 from rollwise.config import TrainConfig
+from rollwise.config.defaults import NO_LIMIT
 from rollwise.errors import RollwiseError, is_out_of_memory, one_line
 from rollwise.grading import Grader
 from rollwise.grading.worker import peak_memory
@@ -22,7 +21,7 @@ from rollwise.sampling import ExitRule, Rounds
 if TYPE_CHECKING:  # doctor loads torch only for a step
     import torch
 
-    from rollwise.training.state import Run
+    from rollwise.training.run import Run
 
 FIX = """set model.gradient_checkpointing = true
 lower learner.micro_batch_tokens
@@ -38,40 +37,43 @@ class EveryOther(Grader):
     def __init__(self) -> None:
         self._rewards = defaultdict[str, Iterator[float]](lambda: itertools.cycle((1.0, 0.0)))
 
-    def grade(self, responses: Sequence[str], answers: Sequence[str]) -> NDArray[np.float64]:
-        """Grade responses to the prompts whose keys are given as answers."""
-        return np.array([next(self._rewards[key]) for key in answers])
+    async def reward(self, response: str, answer: str, row: Any = None) -> float:
+        """Grade a response to the prompt whose key is given as answer."""
+        return next(self._rewards[answer])
 
 
-def try_step(config: TrainConfig) -> Check:
-    """Take the largest step of a run, in a folder that is removed, and say what it took."""
+def try_step(config: TrainConfig) -> tuple[Literal["works", "broken"], str, str]:
+    """Take the largest step of a run, in a folder that is removed.
+
+    Returns whether it works, what it took or why it failed, and what to change.
+    """
     from rollwise.models.loading import pick_device
     from rollwise.training.run import start_run
 
-    name = ("memory", "one step")
-    quiet = config.model_copy(
-        update={"records": config.records.model_copy(update={"trackers": []})}
-    )
+    untracked = replace(config.records, trackers=[])
     try:
         device = pick_device(config.model.device)
         with tempfile.TemporaryDirectory() as folder:
+            quiet = replace(config, records=untracked)
             run = start_run(quiet, RunFolder(Path(folder) / "run"))
-            with run.parts:
+            with run.built:
                 metrics = largest_step(run)
     except (RollwiseError, MemoryError, RuntimeError) as error:
         if is_out_of_memory(error):
-            detail = f"there is not enough memory: {one_line(error)}"
-            return Check(*name, "broken", detail, FIX)
+            return "broken", f"there is not enough memory: {one_line(error)}", FIX
         if not isinstance(error, RollwiseError):
             raise
-        return Check(*name, "broken", str(error))
+        return "broken", str(error), ""
     seconds, draws = metrics["seconds"], metrics["draws"]
     detail = (
         f"{_peak(device)}; {metrics['prompts']:,} prompts, {draws:,} responses of "
         f"{metrics['tokens'] / draws:,.0f} tokens: {seconds['sampling']:.1f} s drawing, "
         f"{seconds['learning']:.1f} s learning"
     )
-    return Check(*name, "works", detail)
+    if config.steps < NO_LIMIT:
+        whole = timedelta(seconds=round(config.steps * (seconds["sampling"] + seconds["learning"])))
+        detail += f"; {config.steps:,} steps take at most {whole}, without evaluations"
+    return "works", detail, ""
 
 
 def largest_step(run: "Run") -> Row:
@@ -110,4 +112,4 @@ def _peak(device: "torch.device") -> str:
         total = torch.cuda.get_device_properties(device).total_memory
         peak = torch.cuda.max_memory_allocated(device)
         return f"{peak / 1e9:.2f} of {total / 1e9:.1f} GB on {torch.cuda.get_device_name(device)}"
-    return f"{peak_memory() / 1e9:.2f} GB of the machine's memory"
+    return f"{peak_memory() / 1e9:.2f} GB of host memory"

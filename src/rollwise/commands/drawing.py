@@ -10,18 +10,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from rollwise.commands.folder import write_settings
+from rollwise.commands.folder import read_again, write_settings
 from rollwise.commands.show import progress
 from rollwise.config import EvaluateConfig, PrepareConfig
+from rollwise.config.step import wanted_columns
 from rollwise.errors import RunError, one_line
-from rollwise.models.building import Parts
+from rollwise.grading.grader import Columns
 from rollwise.records import Row
+from rollwise.records.fingerprints import of_problems, of_settings
+from rollwise.records.folder import describe_start
 from rollwise.records.samples import read_part, write_part
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
 from rollwise.sampling.draws import Key
 from rollwise.step.groups import response_row
 from rollwise.step.session import grade_with, run_session
-from rollwise.tasks import Problem, read_problems, write_problems
+from rollwise.tasks import Problem, ProblemSet, read_problems, write_problems
+from rollwise.training.build import Built, build
 
 C = TypeVar("C", EvaluateConfig, PrepareConfig)
 
@@ -34,15 +38,17 @@ SCHEMA = pa.schema(
         ("index", pa.int32()),
         ("response", pa.string()),
         ("reward", pa.float64()),
+        ("acc", pa.float64()),
         ("tokens", pa.int32()),
         ("truncated", pa.bool_()),
         ("turns", pa.int32()),
         ("end", pa.string()),
     ]
 )
-"""Columns, one row for each response: `index` numbers the draws of a problem; `truncated` says that
-the response reached the length limit. For an episode, `response` is all that was said, `tokens` are
-the model's, and `end` is how it ended."""
+"""Columns, one row for each response: `index` numbers the draws of a problem; `acc` is what
+`positive_threshold` is compared with; `truncated` says that the response reached the length limit.
+Figures of a reward are in further columns, `rewards/NAME`. For an episode, `response` is all that
+was said, `tokens` are the model's, and `end` is how it ended."""
 
 REMEDY = "have them drawn again"
 """Why to remove a broken file of responses, for the error that says so."""
@@ -80,37 +86,54 @@ def problem_file(path: Path, name: str) -> Path:
 def draw_all(
     config: C,
     path: Path,
-    sources: Mapping[str, Callable[[Parts[C]], Found]],
+    sources: Mapping[str, Callable[[], ProblemSet]],
+    clean: Callable[[Built[C], ProblemSet], Found],
     console: Console,
     check: Callable[[Mapping[str, list[Problem]]], None] = lambda problems: None,
 ) -> dict[str, Found]:
     """Draw the responses that are missing in the folder `path`, to problems that it keeps.
 
-    `sources` read the problems of each name if the folder does not have them yet; `check` may
-    refuse them before anything is written.
+    `sources` read the problems of each name; where the folder has them already, they must be the
+    same as then, or out of reach. Else `clean` leaves some out; `check` may refuse what is left
+    before anything is written.
     """
     files = {name: problem_file(path, name) for name in sources}
-    with Parts(config) as parts:
+    now, read = of_settings(config), dict[str, ProblemSet]()
+    columns = wanted_columns(config)
+    for name, source in sources.items():
+        if again := read_again(source, files[name].exists(), console):
+            read[name], what = again, f"the benchmark {name}" if name else "the sources"
+            now[what] = of_problems(again.problems)
+    with build(config) as built:
         found = {
-            name: _kept(files[name]) if files[name].exists() else read(parts)
-            for name, read in sources.items()
+            name: _kept(file, columns) if file.exists() else clean(built, read[name])
+            for name, file in files.items()
         }
         check({name: problems for name, (problems, _) in found.items()})
-        write_settings(path, config)
+        write_settings(path, config, now, describe_start(_where(config)))
         for name, file in files.items():
             if not file.exists():
                 problems, counts = found[name]
                 write_problems(
                     file, problems, config.grading.type, notes={"counts": json.dumps(counts)}
                 )
-                found[name] = _kept(file)
+                found[name] = _kept(file, columns)
             problems, _ = found[name]
+            if not config.samples:
+                continue
             with progress(console, name or "pass rates", len(problems), "problems") as advance:
-                _draw_portions(path / "responses" / name, problems, parts, advance)
+                _draw_portions(path / "responses" / name, problems, built, advance)
     return found
 
 
-def _kept(file: Path) -> Found:
+def _where(config: C) -> str:
+    from rollwise.models.loading import describe_device  # which loads torch
+
+    engine = config.engine
+    return describe_device(config.model.device) if engine.kind.needs_model else str(engine.type)
+
+
+def _kept(file: Path, columns: Columns) -> Found:
     """Read the problems that were kept, and the counts of those that were left out."""
     try:
         counts: dict[str, int] = json.loads(pq.read_schema(file).metadata[b"counts"])
@@ -119,21 +142,26 @@ def _kept(file: Path) -> Found:
             f"cannot read the problems in {file}: {one_line(error)}; remove it to have them read "
             "again"
         ) from None
-    return read_problems(file).problems, counts
+    return read_problems(file, columns=columns).problems, counts
+
+
+def portions(folder: Path, problems: Sequence[Problem], size: int) -> dict[Path, Sequence[Problem]]:
+    """Return the files of the responses to each `size` problems, and these problems.
+
+    They are drawn separately, so that a resumed command writes the same files.
+    """
+    return {
+        folder / f"part-{number:05d}.parquet": problems[start : start + size]
+        for number, start in enumerate(range(0, len(problems), size))
+    }
 
 
 def _draw_portions(
-    folder: Path, problems: Sequence[Problem], parts: Parts[C], advance: Callable[[int], None]
+    folder: Path, problems: Sequence[Problem], built: Built[C], advance: Callable[[int], None]
 ) -> None:
     """Draw and grade `samples` responses to each problem, except those already in `folder`."""
-    # Each portion is drawn separately, so that a resumed command writes the same files.
-    size = parts.config.portion
-    starts = range(0, len(problems), size)
-    portions = {
-        folder / f"part-{number:05d}.parquet": problems[start : start + size]
-        for number, start in enumerate(starts)
-    }
-    for file, portion in portions.items():
+    found = portions(folder, problems, built.config.portion)
+    for file, portion in found.items():
         if file.exists():
             keys: list[str] = read_part(file, ["key"], REMEDY)["key"].to_pylist()
             if not {*keys} <= {problem.key for problem in portion}:
@@ -141,9 +169,9 @@ def _draw_portions(
                     f"{file} belongs to other problems; remove it to have them drawn again"
                 )
         else:
-            write_part(file, _draw(portion, parts))
+            write_part(file, _draw(portion, built))
         advance(len(portion))
-    if removed := [part.name for part in portions if not part.exists()]:
+    if removed := [part.name for part in found if not part.exists()]:
         raise RunError(
             f"{folder}: {', '.join(removed)} was removed while the command ran; remove what is "
             "left, and repeat the command"
@@ -163,8 +191,8 @@ def read_responses(folder: Path, columns: Sequence[str] = SCHEMA.names) -> Respo
     return found
 
 
-def _draw(problems: Sequence[Problem], parts: Parts[C]) -> pa.Table:
-    config, failed_before = parts.config, parts.grader.failures
+def _draw(problems: Sequence[Problem], built: Built[C]) -> pa.Table:
+    config, failed_before = built.config, built.grader.failures
     session = RolloutSession(
         [problem.key for problem in problems],
         exit_rule=FixedCount(config.samples),
@@ -172,16 +200,24 @@ def _draw(problems: Sequence[Problem], parts: Parts[C]) -> pa.Table:
         seed=config.seed,
         positive_threshold=config.grading.positive_threshold,
     )
-    prompts = parts.encode(problems).token_ids
-    answers: dict[Key, str] = {problem.key: problem.answer for problem in problems}
-    grade = grade_with(parts.grader, answers)
-    limits = config.stall_limit, config.engine.max_new_tokens
-    run_session(session, parts.engine, prompts, grade, *limits)
-    rows = [
+    prompts = built.encode(problems).token_ids
+    by_key: dict[Key, Problem] = {problem.key: problem for problem in problems}
+    answers = {key: problem.answer for key, problem in by_key.items()}
+    run_session(
+        session,
+        built.engine,
+        prompts,
+        grade_with(built.grader, answers, lambda key: by_key[key].row),
+        stall_limit=config.stall_limit,
+        max_new_tokens=config.engine.max_new_tokens,
+    )
+    rows: list[Row] = [
         {"key": key, **response_row(*each)}
         for key, pool in session.pools.items()
-        for each in zip(pool.responses, pool.rewards.tolist(), strict=True)
+        for each in zip(pool.responses, pool.scores, strict=True)
     ]
-    failed = parts.grader.failures - failed_before
+    names: Row = dict.fromkeys(name for row in rows for name in row if name not in SCHEMA.names)
+    schema = pa.schema([*SCHEMA, *((name, pa.float64()) for name in names)])
+    failed = built.grader.failures - failed_before
     counts = {"lost_draws": str(session.lost), "grader_failures": str(failed)}
-    return pa.Table.from_pylist(rows, SCHEMA).replace_schema_metadata(counts)
+    return pa.Table.from_pylist(rows, schema).replace_schema_metadata(counts)

@@ -1,38 +1,35 @@
-"""What methods would cost and teach, without a model: `rollwise plan`, `compare --rewards`."""
+"""What methods cost, and their signal, without a model: `rollwise plan`, `compare --rewards`."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 
-from rollwise.commands.folder import settle, write_settings
+from rollwise.commands.folder import resolve, seal, write_settings
 from rollwise.commands.show import methods_in_words, progress, say, show, write_figures
 from rollwise.config import CompareConfig, PlanConfig, make_settings
 from rollwise.records import RunFolder
-from rollwise.records.final import seal
 from rollwise.simulate.planning import plan_method, prices_of, read_prompts
 from rollwise.simulate.recorded import read_recorded
 from rollwise.simulate.replaying import ReplayedMethod, replay_methods
 from rollwise.simulate.tables import plan_tables, recorded_in_words, replay_in_words, replay_tables
 
 SIGNAL = (
-    "Signal is (how far a step moves along the gradient of the expected reward / its noise)². "
-    "Whether it predicts what training gains has not been shown: compare methods by training them "
-    "(`rollwise compare`)."
+    "Signal is the square of (movement of a step along the gradient of the expected reward / its "
+    "noise). It has not been shown to predict what training gains: compare methods by training "
+    "them (`rollwise compare`)."
 )
 
 
 def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Console) -> None:
-    """Predict, show, and write tables into the folder `path`, if there is one.
-
-    What an earlier plan wrote there is replaced.
-    """
+    """Predict and show; write tables into `path`, if any, over those of an earlier plan."""
     if path is None:
         config = make_settings(PlanConfig, *layers)
     else:
-        config = settle(PlanConfig, layers, path, resume=False)
+        config = resolve(PlanConfig, layers, path, resume=False)
     methods = {name: config.method(name) for name in config.methods}
     prompts, recorded = read_prompts(config)
     prices = {name: prices_of(config, name, own, recorded) for name, own in methods.items()}
@@ -54,7 +51,7 @@ def plan(layers: Sequence[Mapping[str, Any]], path: Path | None, console: Consol
     say(console, [SIGNAL])
     if path is None:
         return
-    RunFolder(path).write_config(config.model_dump(mode="json"))
+    RunFolder(path).write_config(asdict(config))
     about = (
         f"Means over {config.steps} simulated steps, after {config.warmup} of warm-up; ± is the "
         "standard error over steps."
@@ -72,14 +69,15 @@ def compare_rewards(config: CompareConfig, rewards: str, path: Path, console: Co
     has_lengths = bool(len(prompts[0].recorded.tokens))
     described = recorded_in_words(prompts)
     tables = replay_tables(methods, baseline, has_lengths)
-    words = [*methods_in_words(config.each()), *replay_in_words(methods, baseline, has_lengths)]
+    found = replay_in_words(methods, baseline, has_lengths)
+    words = [*methods_in_words(config.each()), *found, SIGNAL]
     say(console, [described])
     show(console, tables)
     say(console, words)
     write_settings(path, config)
     figures = {"baseline": baseline, "methods": {n: _figures(m) for n, m in methods.items()}}
     write_figures(path / "comparison", figures, tables, words, [described])
-    seal(RunFolder(path))
+    seal(path)
     say(console, [f"figures: {path / 'comparison.md'}"])
 
 

@@ -2,25 +2,30 @@
 
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from rollwise.commands.folder import settle
-from rollwise.commands.train_display import TrainingDisplay, describe_finding, summary_table
+from rollwise.commands.described import method_in_words
+from rollwise.commands.folder import read_again, resolve, seal
+from rollwise.commands.show import interval, show
+from rollwise.commands.train_display import TrainingDisplay, describe_finding
 from rollwise.config import TrainConfig, make_config
+from rollwise.config.base import merge
 from rollwise.config.train import ENDS
 from rollwise.errors import PolicyError
-from rollwise.files import damaged_files, list_checkpoints
-from rollwise.records import Row, RunFolder, refuse_changes
-from rollwise.records.final import damaged, seal
+from rollwise.files import CHECKSUMS, list_checkpoints
+from rollwise.records import Row, RunFolder
+from rollwise.records.fingerprints import refuse_other_data
 from rollwise.reports import LiveReport, write_report
-from rollwise.reports.findings import findings_of
+from rollwise.reports.findings import findings
 from rollwise.signals import TERMINATING, Dropped, Terminated
 
 if TYPE_CHECKING:  # torch takes seconds to load
-    from rollwise.training.state import Run
+    from rollwise.training.run import Run
 
 CHANGEABLE = (*ENDS, "checkpoint", "records", "evaluation.every", "plugin_folder", "stall_limit")
 """Settings that may differ when a run is resumed; any other change would make it another run."""
@@ -29,31 +34,64 @@ REPORT_EVERY = 30.0
 """The fewest seconds between two reports of a run in progress."""
 
 
-def train(layers: Sequence[Mapping[str, Any]], path: Path, resume: bool, console: Console) -> None:
-    """Train in the folder `path`, resume training there, or say that it is done."""
-    config, folder = settle(TrainConfig, layers, path, resume, CHANGEABLE), RunFolder(path)
+def train(
+    layers: Sequence[Mapping[str, Any]],
+    path: Path,
+    resume: bool,
+    console: Console,
+    ends_after: Callable[[Row], bool] = lambda row: False,
+) -> None:
+    """Train in the folder `path`, resume training there, or note that it is done.
+
+    `ends_after` is given the metrics of each step, and returns whether the run ends there.
+    """
+    config, folder = resolve(TrainConfig, layers, path, resume, CHANGEABLE), RunFolder(path)
     begun = folder.has_config
-    checkpoints = _checkpoints(folder, config) if begun else []
-    if begun and _has_ended(folder, config):
+    checkpoints = list_checkpoints(folder.checkpoints)
+    if begun and _has_ended(folder, config, resume):
+        _refuse_other_data(folder, config, console)
         console.print(f"the run in {path} is done", markup=False)
-        if not damaged(folder):  # it may have been killed between its summary and its checksums
-            seal(folder)
+        if not (path / CHECKSUMS).exists():  # killed between its summary and these
+            seal(path)
     else:
         model, data = config.model.path, config.data.train
-        console.print(f"setting up {model:.80} on {data:.80}", markup=False)
+        console.print(f"setting up {model:.80} on {data:.80} in {path}", markup=False)
+        given = merge(*layers, {"method": config.method} if begun else {})
+        console.print(method_in_words(config, given), markup=False)
         if begun and not checkpoints:
+            folder.refuse_to_start_over()
             console.print(f"the run in {path} has no checkpoint yet: it starts over", markup=False)
         with LiveReport(path, REPORT_EVERY) as report:
-            train_in(folder, config, bool(checkpoints), console, report.step_ended)
+
+            def after_step(row: Row) -> bool:
+                report.step_ended()
+                return ends_after(row)
+
+            train_in(folder, config, bool(checkpoints), console, after_step)
     _show_end(folder.read_summary() or {}, console)
-    for finding in findings_of(folder):
+    for finding in findings(folder.read_metrics(), folder.read_config()):
         console.print(describe_finding(finding), style="yellow")
     console.print(f"report: {write_report(path)}", markup=False)
 
 
+def _refuse_other_data(folder: RunFolder, config: TrainConfig, console: Console) -> None:
+    """Refuse to repeat the figures of a run if what it read has changed since."""
+    from rollwise.training.data import fingerprints, read_both
+
+    if read := read_again(partial(read_both, config), True, console):
+        now = fingerprints(config, read)
+        refuse_other_data(folder.path, folder.read_about("read"), now)
+
+
 def _show_end(summary: Mapping[str, Any], console: Console) -> None:
-    console.print(summary_table(summary))
+    rows = [
+        [name, *(interval(summary[when][name], separator=" ") for when in ("before", "after"))]
+        for name in summary["before"]
+    ]
+    show(console, [("Held-out problems [95 % interval]", ["", "before", "after"], rows)])
     steps = "step" if summary["steps"] == 1 else "steps"
+    if summary.get("stopped"):
+        console.print("stopped by a callback")
     console.print(
         f"{summary['steps']:,} {steps}, {summary['draws']:,} draws, {summary['tokens']:,} tokens, "
         f"{summary['seconds']:.0f} s"
@@ -70,14 +108,13 @@ def train_in(
     config: TrainConfig,
     resume: bool,
     console: Console,
-    after_step: Callable[[], None] = lambda: None,
+    after_step: Callable[[Row], bool] = lambda row: False,
 ) -> None:
     """Train a run to its end, from the newest checkpoint with `resume`, and write its summary.
 
-    `after_step` is called when the metrics of a step are recorded.
-
-    Raises:
-        KeyboardInterrupt: It was asked to stop, and has a checkpoint to resume from.
+    `after_step` is called with the recorded metrics of a step; if it returns True, the run ends
+    there. A `KeyboardInterrupt` says that it was asked to stop, and has a checkpoint to resume
+    from.
     """
     from rollwise.training.loop import train as run_to_end
     from rollwise.training.run import resume_run, start_run
@@ -88,11 +125,11 @@ def train_in(
         lambda: run.expected_steps,
         run.step,
         after_step,
-        config.model_dump(mode="json"),
+        asdict(config),
         folder.read_metrics() if resume else (),
     )
     try:
-        with run.parts, display:
+        with run.built, display:
             run.droppable = display.stop.droppable
             finished = run_to_end(run, display)
     except PolicyError as error:
@@ -106,17 +143,18 @@ def train_in(
         if display.stop.number in TERMINATING:
             raise Terminated(display.stop.number)
         raise KeyboardInterrupt
-    folder.write_summary(summarize(folder.read_metrics()))
-    seal(folder)
+    summary = {"method": config.method, **summarize(folder.read_metrics())}
+    folder.write_summary(summary | ({"stopped": True} if run.stopped else {}))
+    seal(folder.path)
 
 
 def _without_policy(run: "Run", error: PolicyError) -> str:
-    """Say at which step a policy broke, and what is left."""
+    """Describe at which step a policy broke, and what is left."""
     kept = list_checkpoints(run.folder.checkpoints)
     left = f"the last checkpoint, {kept[-1]}, predates it" if kept else "nothing is saved"
     return (
-        f"step {run.step}: {error}; {left}. A lower `learner.learning_rate` (it "
-        f"is {run.config.learner.learning_rate:g}) makes smaller updates"
+        f"step {run.step}: {error}; {left}. Lower `learner.learning_rate`, "
+        f"which is {run.config.learner.learning_rate:g}"
     )
 
 
@@ -135,19 +173,8 @@ def summarize(metrics: Sequence[Row]) -> Row:
     }
 
 
-def _has_ended(folder: RunFolder, config: TrainConfig) -> bool:
-    """Say whether a run has ended where the settings want it to end."""
-    recorded = make_config(folder.read_config())
+def _has_ended(folder: RunFolder, config: TrainConfig, resume: bool) -> bool:
+    """Return whether a run has ended where the settings want; `resume` goes on where it stopped."""
+    recorded, summary = make_config(folder.read_config()), folder.read_summary()
     same_end = all(getattr(recorded, name) == getattr(config, name) for name in ENDS)
-    return same_end and folder.read_summary() is not None
-
-
-def _checkpoints(folder: RunFolder, config: TrainConfig) -> list[Path]:
-    """List the checkpoints of a run; refuse settings that differ from those of the newest."""
-    found = list_checkpoints(folder.checkpoints)
-    for checkpoint in found[-1:]:  # the run's own `config.json` may have been edited since
-        whole = not damaged_files(checkpoint, within="run/config.json")  # else it is named later
-        if whole and (checkpoint / "run" / "config.json").exists():
-            saved = make_config(RunFolder(checkpoint / "run").read_config())
-            refuse_changes(checkpoint, saved.model_dump(), config.model_dump(), CHANGEABLE)
-    return found
+    return same_end and summary is not None and not (resume and summary.get("stopped"))

@@ -1,41 +1,33 @@
 """What the settings of every command have in common, and how layers of them are merged."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, SerializeAsAny, model_validator
+from annotated_types import Gt, Le
 
 from rollwise.config.choices import CHOICES, EpisodeSection
-from rollwise.config.sections import Settings, chosen
+from rollwise.config.sections import Section, settings_of
 
 
-class CommandConfig(Settings):
+class CommandConfig(Section):
     """All settings of a command."""
 
-    model_config = ConfigDict(validate_default=True)
-
     plugin_folder: str | None = None
-    """Look for your own modules here before the current folder; by default in the folder of the
-    TOML file, if it names any."""
+    """Folder searched first for your own modules; default: the TOML file's, if it names any."""
 
     @classmethod
     def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the defaults that depend on other settings."""
         return {}
 
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_in(cls, given: dict[str, Any]) -> dict[str, Any]:
-        return merge(cls.defaults_for(given), given)
-
 
 class SamplingConfig(CommandConfig):
     """Settings of the commands that draw responses and grade them."""
 
-    stall_limit: float = Field(6 * 3600.0, gt=0, le=1e8)
-    """End with an error after this many seconds without a response or a reward, because the engine
-    or the grader hangs; the command can be resumed. Raise it if a batch may take longer."""
-    episode: SerializeAsAny[EpisodeSection] = chosen()
+    stall_limit: Annotated[float, Gt(0), Le(1e8)] = 6 * 3600.0
+    """Seconds without any response or reward after which the command ends with an error, since the
+    engine or grader must have hung; raise it if a batch takes longer."""
+    episode: EpisodeSection
 
 
 def setting(given: Mapping[str, Any], section: str, key: str, default: Any) -> Any:
@@ -74,7 +66,9 @@ def _kept(name: str, lower: Mapping[str, Any], upper: Mapping[str, Any]) -> Mapp
     kind = lower.get(choice.tag, choice.default)
     if (named := upper.get(choice.tag, kind)) == kind:
         return lower
-    kept = choice.kept_for(str(named))
+    kept = {*settings_of(choice)}
+    if choice.keeps_common and (of_kind := choice.kinds.get(str(named))):
+        kept |= {*choice.fields_of(of_kind)}
     return {key: value for key, value in lower.items() if key in kept}
 
 
@@ -92,7 +86,7 @@ Rule = tuple[str, tuple[Any, ...], str]
 
 
 def refusals(rules: Iterable[Rule], value_of: Callable[[str], Any]) -> list[str]:
-    """Say what each setting that has another value must be, why, and what it is."""
+    """List the settings that have another value: what each must be and why, and what it is."""
     return [
         f"`{name}` must be {' or '.join(map(_shown, allowed))}: {why}; it is {_shown(found)}"
         for name, allowed, why in rules

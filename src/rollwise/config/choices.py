@@ -7,38 +7,39 @@ import inspect
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from annotated_types import Ge, Le
 
 from rollwise.beliefs import BELIEFS, Belief, Features
-from rollwise.config.sections import AT_A_TIME, Variant, VariantByType
-from rollwise.config.step import from_recipe
+from rollwise.config.sections import Few, Held
+from rollwise.config.step import of_recipe
+from rollwise.config.variants import Variant
 from rollwise.engines import ENGINES
 from rollwise.environments import ENVIRONMENTS, SingleTurn
 from rollwise.grading import GRADERS
 from rollwise.grading.settings import PluginGrader
-from rollwise.plugins import load_plugin
+from rollwise.plugins import is_plugin, load_plugin
 from rollwise.prompts import PROMPT_SAMPLERS, PromptSampler
 from rollwise.sampling import ALLOCATIONS, EXIT_RULES, OBJECTIVES, SCHEDULES
+from rollwise.sampling.checks import Above0, Count, Positive
 from rollwise.sampling.draws import Key
 
 BACKENDS = {
-    "local": "rollwise.training.settings:LocalSettings",
+    "local": "rollwise.training.build:LocalSettings",
     "tinker": "rollwise.integrations.tinker.settings:TinkerSettings",
 }
 """What `backend.type` may be, by name, because the packages that declare it are in a layer above.
 Those files are light: a backend's libraries are imported when it is opened."""
 
 
-class BackendSection(VariantByType):
+class BackendSection(Variant):
     """A backend: where the model is kept and updated."""
 
     section = "backend"
-    kinds: ClassVar[Mapping[str, type]] = {n: load_plugin(p, ()) for n, p in BACKENDS.items()}
+    kinds: ClassVar = {n: load_plugin(p, ()) for n, p in BACKENDS.items()}
     default = "local"
-    verbs = ("open",)
-    parent = "rollwise.training.settings:BackendSettings"
+    parent = "rollwise.training.build:BackendSettings"
 
 
 @dataclass(frozen=True)
@@ -46,34 +47,32 @@ class NoAllocation:
     """Counts are not fixed in advance: the exit rule decides."""
 
 
-class AllocationSection(VariantByType):
+class AllocationSection(Variant):
     """An allocation: how many responses each prompt gets, fixed in advance."""
 
     section = "allocation"
-    kinds: ClassVar[Mapping[str, type]] = {"none": NoAllocation, **ALLOCATIONS}
+    kinds: ClassVar = {"none": NoAllocation, **ALLOCATIONS}
     default = "none"
-    verbs = ("counts",)
+    methods = ("counts",)
 
 
-class ExitSection(VariantByType):
+class ExitSection(Variant):
     """An exit rule: when a prompt has been sampled enough."""
 
     section = "exit"
-    kinds: ClassVar[Mapping[str, type]] = EXIT_RULES
+    kinds: ClassVar = EXIT_RULES
     default = "balanced"
-    verbs = ("satisfied",)
     parent = "rollwise:ExitRule"
 
-    give_up_below: float = from_recipe("exit.give_up_below")
+    give_up_below: float = of_recipe("give_up_below")
 
 
-class ScheduleSection(VariantByType):
+class ScheduleSection(Variant):
     """A schedule: when responses are drawn."""
 
     section = "schedule"
-    kinds: ClassVar[Mapping[str, type]] = SCHEDULES
+    kinds: ClassVar = SCHEDULES
     default = "rounds"
-    verbs = ("dispatcher",)
     parent = "rollwise:Schedule"
 
 
@@ -82,53 +81,50 @@ class OwnBelief:
     """The prompt sampler's own belief."""
 
 
-class BeliefSection(VariantByType):
+FEATURES = ("source", "subject", "level", "pass_rate", "solution_length", "prompt_tokens")
+"""Columns that a belief learns from by default."""
+
+
+class BeliefSection(Variant):
     """A belief: the expected pass rates of prompts, for all that ask the prompt sampler."""
 
     section = "belief"
-    kinds: ClassVar[Mapping[str, type]] = {"own": OwnBelief, **BELIEFS}
+    kinds: ClassVar = {"own": OwnBelief, **BELIEFS}
     default = "own"
-    verbs = ("believe",)
     parent = "rollwise.beliefs:Belief"
     given = ("total", "features")
 
     features: list[str] | None = None
-    """Predict pass rates before the first visit from these columns of the data; by default those of
-    `source`, `subject`, `level`, `pass_rate`, `solution_length` and `prompt_tokens` that the data
-    has. [] uses none. Any other column of labels, numbers or vectors may be named."""
+    """Columns of the data (labels, numbers or vectors) that predict pass rates before the first
+    visit. Default: `source`, `subject`, `level`, `pass_rate`, `solution_length` and
+    `prompt_tokens`, where they exist; [] uses none."""
 
     def make(  # type: ignore[override]
         self, total: int, columns: Mapping[str, Sequence[Any]], own: Any = None
     ) -> Belief | None:
         """Build the belief about P prompts; None stands for the sampler's `own` class of belief.
 
-        Raises:
-            ValueError: This belief takes no features, or a column is unknown, empty or malformed.
+        A `ValueError` says that it takes no features, or that a column is unknown, empty or
+        malformed.
         """
         kind = own if self.kind is OwnBelief else self.kind
-        chosen = self._chosen(columns) if self._takes_features(kind) else {}
+        takes = kind is not None and "features" in inspect.signature(kind).parameters
+        if self.features and not takes:
+            raise ValueError(
+                "`features` needs a belief that takes them, such as `belief.type` = "
+                f"`logit_kalman`; it is {getattr(kind, '__name__', 'that of the prompt sampler')}"
+            )
+        chosen = self._chosen(columns) if takes else {}
         if kind is None or (self.kind is OwnBelief and not chosen):
             return None
         given = {"features": Features(chosen)} if chosen else {}
         belief: Belief = kind(total, **given, **self.own())
         return belief
 
-    def _takes_features(self, kind: Any) -> bool:
-        """Say whether a class takes features; refuse any that are given if it does not."""
-        if kind is not None and "features" in inspect.signature(kind).parameters:
-            return True
-        if self.features:
-            name = getattr(kind, "__name__", "that of the prompt sampler")
-            raise ValueError(
-                "`features` needs a belief that takes them, such as `belief.type` = "
-                f"`logit_kalman`; it is {name}"
-            )
-        return False
-
-    def _chosen(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
-        """Return the columns that are used as features."""
+    def _chosen(self, columns: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
         if self.features is None:
-            return {n: v for n, v in columns.items() if any(x not in (None, "") for x in v)}
+            known = {name: columns[name] for name in FEATURES if name in columns}
+            return {n: v for n, v in known.items() if any(x not in (None, "") for x in v)}
         if unknown := [name for name in self.features if name not in columns]:
             raise ValueError(
                 f"`features` names {', '.join(unknown)}; the data has "
@@ -138,24 +134,22 @@ class BeliefSection(VariantByType):
 
     def _try(self) -> None:
         if self.kind is not OwnBelief:
-            self._takes_features(self.kind)
-            self.kind(1, **self.own())
+            self.make(1, {name: [0.0] for name in self.features or ()})
 
 
-class PromptSection(VariantByType):
+class PromptSection(Variant):
     """A prompt sampler: which prompts come next."""
 
     section = "prompts"
-    kinds: ClassVar[Mapping[str, type]] = PROMPT_SAMPLERS
+    kinds: ClassVar = PROMPT_SAMPLERS
     default = "uniform"
-    verbs = ("ask",)
     parent = "rollwise:PromptSampler"
-    given = ("keys", "batch_size", "seed", "levels", "belief", "visits")
+    given = ("keys", "batch_size", "seed", "levels", "belief", "visits", "columns")
 
-    batch_size: int = Field(64, ge=1, le=AT_A_TIME)
-    """Choose this many prompts a step."""
-    visits: int | None = Field(None, ge=1)
-    """Visit a prompt at most this many times; training ends when each prompt has had its visits."""
+    batch_size: Held = 64
+    """Prompts per step."""
+    visits: Count | None = None
+    """Maximum visits of a prompt; training ends once every prompt has had that many."""
 
     def make(  # type: ignore[override]
         self,
@@ -163,68 +157,67 @@ class PromptSection(VariantByType):
         seed: int,
         levels: Sequence[int | None],
         belief: Belief | None = None,
+        columns: Mapping[str, Sequence[Any]] | None = None,
     ) -> PromptSampler:
-        """Build the sampler of these prompts, with their labelled levels and its belief."""
+        """Build the sampler of these prompts, with their levels, its belief, and their columns."""
         offered = {"keys": keys, "batch_size": self.batch_size, "seed": seed, "levels": levels}
-        offered["belief"] = belief
-        parameters = inspect.signature(self.kind).parameters
+        offered |= {"belief": belief, "columns": columns or {}}
         if self.visits is not None:
-            if "visits" not in parameters:
-                raise ValueError(f"`visits` needs a sampler that takes it; {self.type} does not")
             offered["visits"] = self.visits
-        taken = parameters.keys() & offered
-        sampler: PromptSampler = self.kind(**{n: offered[n] for n in taken}, **self.own())
+        offered = {name: value for name, value in offered.items() if self.takes(name)}
+        sampler: PromptSampler = self.kind(**offered, **self.own())
         return sampler
 
+    def takes(self, name: str) -> bool:
+        """Return whether the sampler is given this when it is made, such as its `columns`."""
+        return name in inspect.signature(self.kind).parameters
+
     def _try(self) -> None:
-        self.make(range(self.batch_size), 0, [sys.maxsize] * self.batch_size)
+        if self.visits is not None and not self.takes("visits"):
+            raise ValueError(f"`visits` needs a sampler that takes it; {self.type} does not")
+        if not is_plugin(self.type):  # which may look up its keys, and is made once these are known
+            self.make(range(self.batch_size), 0, [sys.maxsize] * self.batch_size)
 
 
 class AdvantageSection(Variant):
     """An objective: how much better than expected a response did."""
 
     section = "advantage"
-    kinds: ClassVar[Mapping[str, type]] = OBJECTIVES
+    kinds: ClassVar = OBJECTIVES
     default = "reference"
     tag = "objective"
-    verbs = ("advantages",)
     parent = "rollwise:Objective"
-    carries = True
-
-    objective: str
+    keeps_common = True
 
 
-class EngineSection(VariantByType):
+class EngineSection(Variant):
     """How responses are drawn."""
 
     section = "engine"
-    kinds: ClassVar[Mapping[str, type]] = ENGINES
+    kinds: ClassVar = ENGINES
     default = "transformers"
-    verbs = ("open",)
     parent = "rollwise.engines:EngineSettings"
 
-    max_new_tokens: int = Field(1024, ge=1, le=2**24)
-    """Cut responses at this many tokens."""
-    temperature: float = Field(1.0, gt=0, allow_inf_nan=False)
-    """Sample at this temperature."""
-    batch_size: int = Field(256, ge=1, le=AT_A_TIME)
-    """Draw this many responses at a time."""
+    max_new_tokens: Annotated[int, Ge(1), Le(2**24)] = 1024
+    """Maximum new tokens per response."""
+    temperature: Positive = 1.0
+    """Sampling temperature."""
+    batch_size: Held = 256
+    """Responses drawn at a time."""
 
 
-class EpisodeSection(VariantByType):
+class EpisodeSection(Variant):
     """An environment of several turns, and where an episode is cut."""
 
     section = "episode"
-    kinds: ClassVar[Mapping[str, type]] = ENVIRONMENTS
+    kinds: ClassVar = ENVIRONMENTS
     default = "none"
-    verbs = ("begin",)
     parent = "rollwise.environments:EpisodeEnvironment"
 
-    max_turns: int = Field(16, ge=1)
-    """Give the model at most this many turns in a draw."""
-    max_tokens: int = Field(8192, ge=1)
-    """Begin no turn of a draw once it has this many tokens, the environment's included;
-    `engine.max_new_tokens` limits one turn."""
+    max_turns: Count = 16
+    """Maximum turns of the model per episode."""
+    max_tokens: Count = 8192
+    """Tokens of an episode, the environment's included, after which no turn begins."""
 
     @property
     def plays(self) -> bool:
@@ -232,45 +225,34 @@ class EpisodeSection(VariantByType):
         return self.kind is not SingleTurn
 
 
-class GradingSection(VariantByType):
+class GradingSection(Variant):
     """From a response to its reward."""
 
     section = "grading"
-    kinds: ClassVar[Mapping[str, type]] = GRADERS
+    kinds: ClassVar = GRADERS
     default = "math"
-    verbs = ("grade", "open")
+    methods = ("grade", "open")
 
-    timeout: float = Field(2.0, gt=0)
-    """Give up grading a response after this many seconds; it gets no reward (not with `exact`)."""
-    workers: int | None = Field(None, ge=1, le=4096)
-    """Grade in this many processes (not with `exact`); by default one a core, at most 16."""
-    positive_threshold: float = from_recipe("grading.positive_threshold")
+    timeout: Above0 = 2.0
+    """Seconds to grade a response, of processor time while it computes; one that takes longer gets
+    no reward. A grader without processes of its own ignores it."""
+    workers: Few | None = None
+    """Processes that grade, if the grader has any; default: one per core, at most 16."""
+    positive_threshold: float = of_recipe("positive_threshold")
 
     @classmethod
-    def _lack(cls, found: Any) -> str:
+    def _missing_in(cls, found: Any) -> str:
         advice = 'is a function: name it by `grading.function`, with `grading.type = "function"`'
-        return advice if inspect.isroutine(found) else super()._lack(found)
+        return advice if inspect.isroutine(found) else super()._missing_in(found)
 
     def make(self) -> Any:
         """Return the settings that open the grader."""
         made = super().make()
         # A user's grader is constructed in each worker process.
-        return made if hasattr(made, "open") else PluginGrader(self.type, settings=self.own())
+        return (
+            made if hasattr(made, "open") else PluginGrader(function=self.type, settings=self.own())
+        )
 
 
-CHOICES: dict[str, type[Variant]] = {
-    kind.section: kind
-    for kind in (
-        BackendSection,
-        PromptSection,
-        BeliefSection,
-        ExitSection,
-        ScheduleSection,
-        AllocationSection,
-        AdvantageSection,
-        EngineSection,
-        EpisodeSection,
-        GradingSection,
-    )
-}
+CHOICES: dict[str, type[Variant]] = {kind.section: kind for kind in Variant.__subclasses__()}
 """The sections that choose a kind, by name."""

@@ -1,16 +1,19 @@
 """All settings of `rollwise compare`, and what plans have in common with it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from itertools import product
-from typing import Any, Self
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from annotated_types import Ge, Gt, Le
 
 from rollwise.config.base import CommandConfig, merge, nested
 from rollwise.config.reading import make_config
-from rollwise.config.sections import Section, differs
+from rollwise.config.sections import Few, Section, differs, settings_of
 from rollwise.config.train import ENDS, TrainConfig
 from rollwise.errors import ConfigError
+from rollwise.methods import METHODS
+from rollwise.sampling.checks import Above0, Count
 
 FIRST_OF_CHOOSING = 1000
 """The first seed that settings are chosen on; methods are compared on those below it."""
@@ -19,27 +22,27 @@ FIRST_OF_CHOOSING = 1000
 class ChoosingSettings(Section):
     """How each method's own best settings are found, if `choose` names any."""
 
-    seeds: int = Field(2, ge=1, le=4096)
-    """Try candidates on this many seeds, from 1000 on. After each, the worse half of a
-    method's candidates is left out (successive halving)."""
-    share: float = Field(1.0, gt=0, le=1)
-    """Run them for this share of `steps`, `tokens` or `seconds`. Short runs favour learning rates
-    that fail later."""
+    seeds: Few = 2
+    """Seeds, from 1000 on, after each of which the worse half of a method's combinations is dropped
+    (successive halving)."""
+    share: Annotated[float, Gt(0), Le(1)] = 1.0
+    """Length of these runs, as a share of the others'; short ones favour rates that fail later."""
 
 
 class MethodsConfig(CommandConfig):
     """Settings of `rollwise train` for each of several methods."""
 
-    base: dict[str, Any] = Field(default_factory=dict)
-    """Give all methods these settings of `rollwise train`."""
-    methods: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Give each method, by its name, these settings; they override those of `base`."""
+    base: dict[str, Any] = field(default_factory=dict)
+    """Settings of `rollwise train` for all methods."""
+    methods: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Settings of each method, by its name; they override `base`. One that is named as a value of
+    `method` has that. A list of such names stands for tables without settings."""
 
     def _given(self, method: str, *layers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the given settings of a method's run."""
         own = {key: v for key, v in self.methods[method].items() if key not in ("choose", "seeds")}
         folder = {} if self.plugin_folder is None else {"plugin_folder": self.plugin_folder}
-        return merge(folder, self.base, own, *layers)
+        named = {"method": method} if method in METHODS else {}
+        return merge(folder, self.base, named, own, *layers)
 
     @staticmethod
     def _checked(method: str, given: Mapping[str, Any]) -> TrainConfig:
@@ -52,80 +55,73 @@ class MethodsConfig(CommandConfig):
 class CompareConfig(MethodsConfig):
     """All settings of `rollwise compare`."""
 
-    methods: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Give each method, by its name, these settings; they override those of `base`. A method may
-    also have its own `seeds` and `choose`."""
-    only: list[str] = Field(default_factory=list)
-    """Compare these of the methods; all by default."""
+    methods: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Settings of each method, by its name, over `base`; also its own `seeds` and `choose`. One
+    that is named as a value of `method` has that. A list of such names stands for tables without
+    settings."""
+    only: list[str] = field(default_factory=list)
+    """Methods to compare; default: all."""
     rewards: str | None = None
-    """Replay these recorded rewards in place of training: the folder of `rollwise prepare`, or a
-    file with the rewards of each prompt's responses. Nothing is learned, and no model is needed."""
+    """Recorded rewards to replay in place of training: the folder of `rollwise prepare` or of a
+    run, or a file with the rewards of each prompt's responses."""
     baseline: str | None = None
-    """Compare the others with this method; by default with the first."""
-    target: float | None = Field(None, gt=0, le=1)
-    """Compare what this held-out accuracy costs; by default the interquartile mean of the
-    baseline's final accuracies."""
-    seeds: int = Field(4, ge=1, le=FIRST_OF_CHOOSING)
-    """Run each method this many times, with the seeds from 0 on; with `rewards`, replay it."""
-    steps: int | None = Field(None, ge=1)
-    """End each run after this many steps. Give one of `steps`, `tokens` and `seconds`. With
-    `rewards`, by default as many as it takes to visit every prompt once."""
-    tokens: int | None = Field(None, ge=1)
-    """End each run after this many response tokens."""
-    seconds: float | None = Field(None, gt=0)
-    """End each run after this many seconds of sampling and learning."""
-    evaluations: int = Field(16, ge=1, le=4096)
-    """Evaluate each run this many times, evenly spaced over its steps or tokens; with `seconds`,
-    `base.evaluation.every` decides."""
-    choose: dict[str, list[Any]] = Field(default_factory=dict)
-    """Try these values of settings: `"learner.learning_rate" = [1e-4, 2e-4]`. Each method takes the
-    combination with which it is best; its own table `choose` is merged over this one."""
-    choosing: ChoosingSettings = ChoosingSettings()
-    workers: int | None = Field(None, ge=1, le=4096)
-    """Run this many at a time; by default as many as processor cores and memory allow, and one on
-    a GPU."""
+    """Method that the others are compared with; default: the first."""
+    target: Annotated[float, Gt(0), Le(1)] | None = None
+    """Held-out accuracy whose cost is compared; default: the baseline's final interquartile
+    mean."""
+    seeds: Annotated[int, Ge(1), Le(FIRST_OF_CHOOSING)] = 4
+    """Runs of each method, with seeds 0, 1, ...; with `rewards`, replays."""
+    steps: Count | None = None
+    """Steps of each run: give this, `tokens` or `seconds`. With `rewards`, by default as many as
+    visit every prompt once."""
+    tokens: Count | None = None
+    """Response tokens of each run."""
+    seconds: Above0 | None = None
+    """Seconds of sampling and learning of each run."""
+    evaluations: Few = 16
+    """Evaluations of each run, evenly spaced; with `seconds`, `base.evaluation.every` decides."""
+    choose: dict[str, list[Any]] = field(default_factory=dict)
+    """Values to try for settings, such as `"learner.learning_rate" = [1e-4, 2e-4]`; each method
+    keeps its best combination."""
+    choosing: ChoosingSettings
+    workers: Few | None = None
+    """Runs at a time; default: as many as usable cores and memory allow, and one on a GPU."""
 
-    @model_validator(mode="after")
-    def _is_complete(self) -> Self:
+    def _check(self) -> None:
         if not self.methods:
-            raise ValueError("give `methods` to compare, a table [methods.NAME] each")
-        if not all(name.strip() for name in self.methods):
-            raise ValueError("`methods` must be named, as [methods.NAME]; a name is empty")
+            raise ValueError(
+                "give `methods` to compare, a table [methods.NAME] each (docs/compare.md)"
+            )
         self._check_length()
-        self._check_decided()
-        self._check_names("only", self.only, list(self.methods))
-        self._check_names("baseline", [self.baseline] if self.baseline else [], self.compared)
-        for method in self.compared:
-            self.seeds_of(method)
-        return self
+        self._check_methods()
+        named = ("only", self.only, self.methods), ("baseline", [self.baseline], self.compared)
+        for key, names, among in named:
+            if unknown := {*filter(None, names)} - {*among}:
+                known = ", ".join(f"`{method}`" for method in among)
+                raise ValueError(
+                    f"`{key}` must be one of the methods {known}; it is {unknown.pop()!r}"
+                )
 
     def _check_length(self) -> None:
-        given = [name for name in ENDS if getattr(self, name) is not None]
-        found = " and ".join(f"`{name}`" for name in given) or "none"
-        if self.rewards is not None and set(given) - {"steps"}:
-            raise ValueError(
-                f"with `rewards` give `steps`, or no length; got {found}, a length of training"
-            )
+        given = [f"`{name}`" for name in ENDS if getattr(self, name) is not None]
         if self.rewards is None and len(given) != 1:
+            found = " and ".join(given) or "none"
             raise ValueError(f"give one of `steps`, `tokens` and `seconds`; got {found}")
+        idle = ("tokens", "seconds", "choose", "choosing", "target", "evaluations", "workers")
+        if self.rewards is not None and (found := next((n for n in idle if differs(self, n)), "")):
+            raise ValueError(f"`{found}` is for training, and with `rewards` nothing is trained")
 
-    def _check_decided(self) -> None:
-        """Refuse settings of methods that are the comparison's, and others that nothing reads."""
-        for place, given in (("base", self.base), *self.methods.items()):
+    def _check_methods(self) -> None:
+        """Refuse settings of methods that are the comparison's, and malformed ones."""
+        wrong, own = dict[str, str](), settings_of(CompareConfig)
+        methods = ((f"methods.{name}", given) for name, given in self.methods.items())
+        for place, given in (("base", self.base), *methods):
             if found := sorted(given.keys() & {"seed", *ENDS}):
                 raise ValueError(f"`{found[0]}` is the same for all methods; it is in `{place}`")
-            if not isinstance(own := given.get("choose", {}), dict) or not all(
-                isinstance(values, list) for values in own.values()
-            ):
-                raise ValueError(f"`choose` of `{place}` must be a table of lists; it is {own!r}")
-        idle = ("choose", "choosing", "target", "evaluations", "workers")
-        if self.rewards is not None and (found := [name for name in idle if differs(self, name)]):
-            raise ValueError(f"`{found[0]}` is for training, and with `rewards` nothing is trained")
-
-    def _check_names(self, key: str, names: list[str], among: list[str]) -> None:
-        for name in set(names) - set(among):
-            known = ", ".join(f"`{method}`" for method in among)
-            raise ValueError(f"`{key}` must be one of the methods {known}; it is {name!r}")
+            for key in given.keys() & {"choose", "seeds"}:
+                own[key].read(f"{place}.{key}", given[key], wrong)
+        if wrong:
+            raise ValueError("\n".join(wrong.values()))
 
     @property
     def compared(self) -> list[str]:
@@ -134,12 +130,7 @@ class CompareConfig(MethodsConfig):
 
     def seeds_of(self, method: str) -> int:
         """Return how many runs a method has, at least one."""
-        seeds = self.methods[method].get("seeds", self.seeds)
-        if type(seeds) is not int or not 1 <= seeds <= FIRST_OF_CHOOSING:
-            raise ValueError(
-                f"`methods.{method}.seeds` must be from 1 to {FIRST_OF_CHOOSING}; it is {seeds!r}"
-            )
-        return seeds
+        return int(self.methods[method].get("seeds", self.seeds))
 
     def candidates(self, method: str) -> list[dict[str, Any]]:
         """List the combinations of values that a method chooses from: setting -> value."""
@@ -174,7 +165,7 @@ class CompareConfig(MethodsConfig):
                 self._checked(method, self.run_settings(method, 0, chosen))
 
     def length(self, share: float, evaluations: int) -> dict[str, Any]:
-        """Say when a run ends, and when it is evaluated."""
+        """Return the settings of when a run ends, and when it is evaluated."""
         if self.steps is not None:
             steps = max(1, round(share * self.steps))
             return {"steps": steps, "evaluation": {"every": max(1, steps // evaluations)}}

@@ -1,12 +1,14 @@
 """The settings of the problems: where they come from, and how they are read and asked."""
 
-from typing import Any
+from dataclasses import field
+from typing import Annotated, Any
 
-from pydantic import Field
+from annotated_types import Ge, Le
 
 from rollwise.config.model import BUILT_IN
-from rollwise.config.sections import AT_A_TIME, Section
+from rollwise.config.sections import Held, Section
 from rollwise.environments import EnvironmentSource
+from rollwise.sampling.checks import Count
 
 ENVIRONMENT = "environment"
 """The name of `data.environment` as a source of problems."""
@@ -16,42 +18,39 @@ class TrainingSources(Section):
     """Where the problems come from."""
 
     train: str = BUILT_IN
-    """Train on these problems: `running-sums` or `tool-sums` (built in), a parquet or JSON Lines
-    file, `environment`, or a data set's name on the hub."""
+    """Training problems: `running-sums` or `tool-sums` (built in), a parquet or JSON Lines file,
+    `environment`, or a data set: its name on the hub, or a folder."""
     heldout: str = ""
-    """Evaluate on these problems, named the same way; if empty, some of the training problems are
-    held out."""
-    subset: str | None = None
-    """Take this subset of a data set on the hub that has several, such as `main` of
-    `openai/gsm8k`."""
-    split: str = "train"
-    """Train on this split of a data set on the hub."""
+    """Held-out problems, named the same way; if empty, some training problems."""
     heldout_split: str = "test"
-    """Evaluate on this split of a held-out data set on the hub."""
-    instruction: str = ""
-    """Add this below each problem (if the file has problems, not prompts)."""
+    """Split of a held-out data set on the hub."""
 
 
 class ReadingSettings(Section):
     """How problems are read and asked."""
 
+    split: str = "train"
+    """Split of a data set on the hub."""
+    subset: str | None = None
+    """Subset of a data set on the hub that has several; default: `main`, if it has that."""
+    instruction: str = ""
+    """Text added below each problem that is a text, not a conversation."""
     problem_column: str | None = None
-    """Read problems from this column, if it is not `problem`."""
+    """Column with the problems, if it is not recognized."""
     answer_column: str | None = None
-    """Read answers from this column, if it is not `answer`."""
+    """Column with the answers, if it is not recognized."""
     system_prompt: str = ""
-    """Begin each prompt that has no system message of its own with this one."""
-    max_prompt_tokens: int = Field(1024, ge=1)
-    """Leave out prompts of more tokens, and count them."""
-    min_terms: int = Field(2, ge=2, le=10_000)
-    """Give sums of the built-in task at least this many terms."""
-    max_terms: int = Field(10, ge=2, le=10_000)
-    """Give sums of the built-in task at most this many terms."""
+    """System message of prompts that have none of their own."""
+    max_prompt_tokens: Count = 1024
+    """Maximum tokens of a prompt; longer ones are skipped and counted."""
+    min_terms: Annotated[int, Ge(2), Le(10_000)] = 2
+    """Fewest terms of a sum of the built-in task."""
+    max_terms: Annotated[int, Ge(2), Le(10_000)] = 10
+    """Most terms of a sum of the built-in task."""
     environment: str = ""
-    """Open this environment of `verifiers`, where `environment` is the source of problems or the
-    `grading.type`."""
-    environment_arguments: dict[str, Any] = Field(default_factory=dict)
-    """Open the environment with these arguments."""
+    """Name of the `verifiers` environment, where problems or grader are `environment`."""
+    environment_arguments: dict[str, Any] = field(default_factory=dict)
+    """Arguments of that environment."""
 
     def source(self) -> EnvironmentSource:
         """Return the environment that is named."""
@@ -61,5 +60,5 @@ class ReadingSettings(Section):
 class DataSettings(ReadingSettings, TrainingSources):
     """The problems."""
 
-    problems: int = Field(1024, ge=1, le=AT_A_TIME)
-    """Make this many training problems of the built-in task."""
+    problems: Held = 1024
+    """Number of training problems made for the built-in task."""

@@ -1,11 +1,12 @@
 """The settings of the model."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from annotated_types import Ge, Le
 
-from rollwise.config.sections import Section
+from rollwise.config.sections import Few, Section
+from rollwise.sampling.checks import Above0
 
 BUILT_IN = "running-sums"
 """The name of the built-in model and of the built-in task."""
@@ -18,33 +19,44 @@ BUILT_IN_NAMES = (BUILT_IN, TOOL_SUMS)
 
 
 def looks_local(path: str) -> bool:
-    """Say whether a model's path is that of a folder, not a name on the hub."""
+    """Return whether a model's path is that of a folder, not a name on the hub."""
     return path.startswith((".", "/", "~")) or Path(path).is_dir()
+
+
+SMALL = 24_000_000
+"""Bytes of weights up to which a second thread of the CPU gains less than it loses by waiting."""
+
+
+def is_small(path: str) -> bool:
+    """Return whether a model's folder holds few weights; not of adapters, nor of the hub's."""
+    folder = Path(path).expanduser()
+    files = [*folder.glob("model*.safetensors")] if folder.is_dir() else []
+    return bool(files) and sum(file.stat().st_size for file in files) <= SMALL
 
 
 class ModelSource(Section):
     """A model, and where it is run."""
 
     path: str = BUILT_IN
-    """Load this model: `running-sums` or `tool-sums` (built in), a folder with a model and its
-    tokenizer, or a name on the hub."""
+    """The model: `running-sums` or `tool-sums` (built in), a folder with a model and its tokenizer,
+    or a name on the hub."""
     device: str = "auto"
-    """Run it on `auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N`."""
-    cpu_threads: int | None = Field(None, ge=1, le=4096)
-    """Compute with this many threads on a CPU; by default as many as `torch` chooses."""
+    """Device: `auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N`."""
+    cpu_threads: Few | None = None
+    """Threads on a CPU; default: 1 for models of a few million parameters, else as `torch`
+    chooses."""
 
 
 class ModelSettings(ModelSource):
     """The model that is trained."""
 
-    lora_rank: int = Field(0, ge=0, le=2**16)
-    """Train low-rank adapters of this rank instead of all weights; 0 trains all weights."""
-    lora_alpha: float = Field(32.0, gt=0)
-    """Scale adapters by this, divided by their rank."""
+    lora_rank: Annotated[int, Ge(0), Le(2**16)] = 0
+    """Rank of the LoRA adapters that are trained; 0 trains all weights instead."""
+    lora_alpha: Above0 = 32.0
+    """LoRA's alpha: adapters are scaled by this divided by their rank."""
     lora_modules: str = "all-linear"
-    """Give these layers an adapter: `all-linear`, or names separated by commas."""
+    """Layers with an adapter: `all-linear`, or names separated by commas."""
     frozen_dtype: Literal["float32", "bfloat16"] = "float32"
-    """Keep the weights under adapters, which are not trained, in this precision; `bfloat16` halves
-    their memory."""
+    """Precision of the frozen weights under adapters; `bfloat16` halves their memory."""
     gradient_checkpointing: bool = False
-    """Recompute activations in the backward pass: less memory, more time."""
+    """Whether activations are recomputed in the backward pass: less memory, more time."""

@@ -1,64 +1,61 @@
 """All settings of `rollwise plan`."""
 
-from typing import Self
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from annotated_types import Ge, Le
 
 from rollwise.config.compare import MethodsConfig
-from rollwise.config.sections import AT_A_TIME, Section, differs
+from rollwise.config.sections import Held, Section, differs
+from rollwise.config.step import of_recipe
 from rollwise.config.train import TrainConfig
+from rollwise.sampling.checks import Above0
 
 
 class PassRateSettings(Section):
     """How often the model solves each prompt, where no rewards are recorded."""
 
-    alpha: float | None = Field(None, ge=1e-3, le=1e6)
-    """Let pass rates follow a Beta distribution with this α."""
-    beta: float | None = Field(None, ge=1e-3, le=1e6)
-    """Give that distribution this β; the mean pass rate is α / (α + β)."""
-    prompts: int = Field(1024, ge=1, le=AT_A_TIME)
-    """Take this many prompts from that distribution."""
+    alpha: Annotated[float, Ge(1e-3), Le(1e6)] | None = None
+    """α of the Beta distribution of pass rates."""
+    beta: Annotated[float, Ge(1e-3), Le(1e6)] | None = None
+    """β of that distribution; the mean pass rate is α / (α + β)."""
+    prompts: Held = 1024
+    """Prompts drawn from that distribution."""
 
 
 class PriceSettings(Section):
     """How long responses are, and how fast they are drawn."""
 
-    median: float | None = Field(None, gt=0)
-    """Give correct responses this median length before they are cut, in tokens."""
-    sigma: float | None = Field(None, ge=0, le=10)
-    """Give the logarithm of these lengths this standard deviation; 0.7 by default (0: all
-    alike)."""
-    longest: int | None = Field(None, ge=1, le=2**24)
-    """Cut responses at this length; by default at each method's `engine.max_new_tokens`, and
-    recorded ones not at all."""
-    incorrect_factor: float | None = Field(None, gt=0)
-    """Make incorrect responses this many times as long; 1 by default."""
-    slots: int | None = Field(None, ge=1, le=AT_A_TIME)
-    """Draw this many responses at a time; by default each method's `engine.batch_size`."""
-    seconds_per_token: float = Field(0.02, ge=1e-9, le=1e6)
-    """Take this many seconds for a token in its slot."""
+    median: Above0 | None = None
+    """Median tokens of correct responses, before they are truncated."""
+    sigma: Annotated[float, Ge(0), Le(10)] | None = None
+    """Standard deviation of the logarithm of these lengths; default: 0.7 (0: all equal)."""
+    longest: Annotated[int, Ge(1), Le(2**24)] | None = None
+    """Tokens at which responses are truncated; default: each method's `engine.max_new_tokens`."""
+    incorrect_factor: Above0 | None = None
+    """Length of incorrect responses, as a multiple of that of correct ones; default: 1."""
+    slots: Held | None = None
+    """Responses drawn at a time; default: each method's `engine.batch_size`."""
+    seconds_per_token: Annotated[float, Ge(1e-9), Le(1e6)] = 0.02
+    """Seconds per generated token of one sequence."""
 
 
 class PlanConfig(MethodsConfig):
     """All settings of `rollwise plan`."""
 
     rewards: str | None = None
-    """Take pass rates from these recorded rewards: the folder of `rollwise prepare`, or a file with
-    the rewards of each prompt's responses, as `rollwise compare` takes it. If lengths are
-    recorded and `prices.median` is not given, planned responses have these lengths."""
-    pass_rates: PassRateSettings = PassRateSettings()
-    prices: PriceSettings = PriceSettings()
-    steps: int = Field(32, ge=2, le=AT_A_TIME)
-    """Average figures over this many steps."""
-    warmup: int = Field(16, ge=0, le=AT_A_TIME)
-    """Leave out this many earlier steps, in which beliefs learn the pass rates."""
-    seed: int = Field(0, ge=0)
-    """Seed everything random with this."""
+    """Recorded rewards that give the pass rates, as for `rollwise compare`; recorded lengths are
+    used unless `prices.median` is given."""
+    pass_rates: PassRateSettings
+    prices: PriceSettings
+    steps: Annotated[int, Ge(2), Le(2**20)] = 32
+    """Simulated steps over which figures are averaged."""
+    warmup: Annotated[int, Ge(0), Le(2**20)] = 16
+    """Steps before them that are left out, in which beliefs learn the pass rates."""
+    seed: int = of_recipe("seed")
 
-    @model_validator(mode="after")
-    def _is_complete(self) -> Self:
+    def _check(self) -> None:
         if not self.methods:
-            raise ValueError("give `methods` to plan, a table [methods.NAME] each")
+            raise ValueError("give `methods` to plan, a table [methods.NAME] each (docs/plan.md)")
         rates, prices = self.pass_rates, self.prices
         given = [f"`{name}`" for name in ("alpha", "beta") if getattr(rates, name) is not None]
         if len(given) != (2 if self.rewards is None else 0):
@@ -74,7 +71,6 @@ class PlanConfig(MethodsConfig):
         for name in ("sigma", "incorrect_factor"):
             if prices.median is None and getattr(prices, name) is not None:
                 raise ValueError(f"`prices.{name}` needs `prices.median`, which is not given")
-        return self
 
     def method(self, name: str) -> TrainConfig:
         """Return the settings of a method's run; an error names the method."""

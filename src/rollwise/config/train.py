@@ -2,9 +2,8 @@
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, Self
-
-from pydantic import Field, SerializeAsAny, model_validator
+from dataclasses import field
+from typing import Any
 
 from rollwise.config import choices
 from rollwise.config.base import SamplingConfig
@@ -17,49 +16,66 @@ from rollwise.config.learning import (
     RecordSettings,
 )
 from rollwise.config.model import ModelSettings
-from rollwise.config.sections import chosen, differs
-from rollwise.config.step import GroupSettings, StepSettings, from_recipe, step_recipe
+from rollwise.config.sections import differs
+from rollwise.config.step import GroupSettings, StepSettings, of_recipe, step_recipe
+from rollwise.engines import ENGINES
+from rollwise.errors import ConfigError
+from rollwise.methods import METHODS
+from rollwise.sampling.checks import Above0, Count
 
 ENDS = ("steps", "tokens", "seconds")
 """Settings that say when a run ends."""
 
 
+METHOD_HELP = (
+    f"How prompts are sampled and learned from; one of {', '.join(METHODS)}. Default: `single` if "
+    "the grader gives 0 and 1 and there are no episodes, else `grpo`."
+)
+
+
 class TrainConfig(SamplingConfig):
     """All settings of `rollwise train`."""
 
-    seed: int = from_recipe("seed")
-    steps: int = Field(100, ge=1)
-    """Take this many training steps: draw, grade, learn. With `tokens` or `seconds` there is no
-    limit by default."""
-    tokens: int | None = Field(None, ge=1)
-    """End after the step in which this many response tokens have been drawn."""
-    seconds: float | None = Field(None, gt=0)
-    """End after the step in which sampling and learning have taken this long."""
-    backend: SerializeAsAny[choices.BackendSection] = chosen()
-    model: ModelSettings = ModelSettings()
-    data: DataSettings = DataSettings()
-    grading: SerializeAsAny[choices.GradingSection] = chosen()
-    prompts: SerializeAsAny[choices.PromptSection] = chosen()
-    belief: SerializeAsAny[choices.BeliefSection] = chosen()
-    exit: SerializeAsAny[choices.ExitSection] = chosen()
-    schedule: SerializeAsAny[choices.ScheduleSection] = chosen()
-    allocation: SerializeAsAny[choices.AllocationSection] = chosen()
-    group: GroupSettings = GroupSettings()
-    step: StepSettings = StepSettings()
-    advantage: SerializeAsAny[choices.AdvantageSection] = chosen()
-    engine: SerializeAsAny[choices.EngineSection] = chosen()
-    learner: LearnerSettings = LearnerSettings()
-    evaluation: EvaluationSettings = EvaluationSettings()
-    checkpoint: CheckpointSettings = CheckpointSettings()
-    records: RecordSettings = RecordSettings()
+    method: str = field(default="single", metadata={"help": METHOD_HELP})
+    seed: int = of_recipe("seed")
+    steps: Count = 100
+    """Training steps (each: draw, grade, learn). Default with `tokens` or `seconds`: no limit."""
+    tokens: Count | None = None
+    """Response tokens after which the run ends, at the end of the step."""
+    seconds: Above0 | None = None
+    """Seconds of sampling and learning after which the run ends, at the end of the step."""
+    backend: choices.BackendSection
+    model: ModelSettings
+    data: DataSettings
+    grading: choices.GradingSection
+    prompts: choices.PromptSection
+    belief: choices.BeliefSection
+    exit: choices.ExitSection
+    schedule: choices.ScheduleSection
+    allocation: choices.AllocationSection
+    group: GroupSettings
+    step: StepSettings
+    advantage: choices.AdvantageSection
+    engine: choices.EngineSection
+    learner: LearnerSettings
+    evaluation: EvaluationSettings
+    checkpoint: CheckpointSettings
+    records: RecordSettings
 
     @classmethod
     def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the defaults that depend on the model, the task and the exit rule."""
+        """Return the defaults that depend on the method, the model and the task."""
         return defaults_for(given)
 
-    @model_validator(mode="after")
-    def _sections_fit(self) -> Self:
+    def _check(self) -> None:
+        try:
+            self._check_sections()
+        except ValueError as error:
+            raise ValueError(
+                f"with the method `{self.method}`: {error}; or give another `method`"
+            ) from None
+
+    def _check_sections(self) -> None:
         step_recipe(self)
         takes_belief = "belief" in inspect.signature(self.prompts.kind).parameters
         if self.belief.type != "own" and not takes_belief:
@@ -67,9 +83,17 @@ class TrainConfig(SamplingConfig):
                 f"`belief.type` must be `own` with `prompts.type` `{self.prompts.type}`, which "
                 f"takes no belief; it is `{self.belief.type}`"
             )
-        has_decay = "decay" in type(self.prompts).model_fields
+        has_decay = hasattr(self.prompts, "decay")
         if self.belief.type != "own" and has_decay and differs(self.prompts, "decay"):
             raise ValueError(
                 f"`prompts.decay` is for `belief.type` = `own`; that is `{self.belief.type}`"
             )
-        return self
+
+    def check_engine(self) -> None:
+        """Check that the engine can train; a `ConfigError` says which can."""
+        if self.backend.type == "local" and not self.engine.kind.can_train:
+            training = " or ".join(f"`{name}`" for name, kind in ENGINES.items() if kind.can_train)
+            raise ConfigError(
+                f"`engine.type` must be {training} to train: the engine `{self.engine.type}` "
+                "cannot take the learner's weights"
+            )

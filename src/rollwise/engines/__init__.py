@@ -4,7 +4,8 @@ Importing this package loads no model library. To add an engine, write its file 
 and register the settings in `ENGINES`.
 """
 
-from rollwise.engines.engine import Engine
+from rollwise.engines.batches import BatchEngine
+from rollwise.engines.engine import FORMER, Engine
 from rollwise.engines.episodes import EpisodeEngine, EpisodeLimits
 from rollwise.engines.settings import (
     EngineInputs,
@@ -13,7 +14,8 @@ from rollwise.engines.settings import (
     TransformersSettings,
     VLLMSettings,
 )
-from rollwise.step.outcomes import Completion, LostDraw, PlayedEpisode
+from rollwise.errors import PluginError
+from rollwise.step.response import LostDraw, Response
 
 ENGINES: dict[str, type[EngineSettings]] = {
     "transformers": TransformersSettings,
@@ -22,14 +24,21 @@ ENGINES: dict[str, type[EngineSettings]] = {
 }
 """What `engine.type` may be."""
 
+
+def __getattr__(name: str) -> object:
+    if name == "Completion":
+        raise PluginError(FORMER)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "ENGINES",
-    "Completion",
+    "BatchEngine",
     "Engine",
     "EngineInputs",
     "EngineSettings",
     "EpisodeEngine",
     "EpisodeLimits",
     "LostDraw",
-    "PlayedEpisode",
+    "Response",
 ]

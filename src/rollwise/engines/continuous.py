@@ -1,16 +1,17 @@
 """A continuous batch: the responses that one process draws together, one token each per step."""
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
-from rollwise.engines.attention import ModelForward, Slots
-from rollwise.engines.kv_cache import BucketedCache
-from rollwise.engines.prefixes import PrefixCache
-from rollwise.engines.tokens import Response, Sampling, responses_of
+from rollwise.engines.attention import ModelForward, Prefill, Slots
+from rollwise.engines.kv_cache import SegmentedCache
+from rollwise.engines.tokens import Drawn, TokenSampler, drawn_of
 from rollwise.sampling import Draw
 
 REPORTED_SHARE = 1 / 8
@@ -18,6 +19,17 @@ REPORTED_SHARE = 1 / 8
 
 STEPS_AT_FIRST = 4
 """Steps between two reports until a response has ended."""
+
+Prompt = tuple[int, ...]
+
+KEPT_TOKENS = 65_536
+"""Once prompts have more tokens than this, only those that are drawn from are kept."""
+
+PREFILL_TOKENS = 8_192
+"""The most tokens of prompts that are run together, padding included."""
+
+PREFILL_LOGITS = 2**25
+"""The most logits that are computed together when prompts are run."""
 
 
 class ContinuousBatch:
@@ -32,7 +44,7 @@ class ContinuousBatch:
         drawing: Draw -> prompt, of the responses in flight.
     """
 
-    def __init__(self, sampling: Sampling, slots: int) -> None:
+    def __init__(self, sampling: TokenSampler, slots: int) -> None:
         self._sampling, self._forward = sampling, ModelForward(sampling.model)
         self._prompts = PrefixCache(self._forward, sampling.model)
         self.open(slots)
@@ -42,21 +54,31 @@ class ContinuousBatch:
         sampling = self._sampling
         device, shape = sampling.end_tokens.device, (slots, sampling.max_new_tokens)
         self._prompts.clear()
-        self._cache = BucketedCache(slots, sampling.longest)
+        self._cache = SegmentedCache(slots, sampling.longest)
         self.drawing: dict[Draw, Sequence[int]] = {}
         self._slot_of: dict[Draw, int] = {}
         self._draw_in: dict[int, Draw] = {}
         self._ended: list[int] = []
+        self._begun: dict[Draw, Drawn] = {}
         self._drawn: Slots = np.zeros(slots, dtype=np.int64)
         self._begin_anew()
         self._limits: Slots = np.zeros(slots, dtype=np.int64)
         self._tokens = torch.zeros(shape, dtype=torch.long, device=device)
         self._logprobs = torch.zeros(shape, device=device)
-        self._uniforms = torch.zeros(shape, device=device)
+        self._uniforms = torch.zeros(shape, dtype=torch.float64, device=device)
 
-    @property
-    def free_slots(self) -> int:
-        return len(self._free)
+    def restart(self, slots: int) -> tuple[list[Drawn], dict[Draw, Sequence[int]]]:
+        """Start over with fewer slots, and keep what was drawn.
+
+        Returns the responses that have ended, and the other draws in flight with their prompts.
+        These continue where they were once they are filled in again.
+        """
+        ended, waiting = self._report(), dict(self.drawing)
+        drawn = self._drawn_in([self._slot_of[draw] for draw in waiting])
+        begun = self._begun | {each.draw: each for each in drawn if each.tokens}
+        self.open(slots)
+        self._begun = begun
+        return ended, waiting
 
     def weights_changed(self) -> None:
         self._prompts.clear()
@@ -74,21 +96,23 @@ class ContinuousBatch:
         if not self.drawing:
             self._begin_anew()
         by_prompt = defaultdict(list)
-        for draw in draws:
-            by_prompt[tuple(draws[draw])].append(draw)
-        self._prompts.run_missing(by_prompt)
-        slots, logits = [], []
+        for draw, prompt in draws.items():
+            kept = self._begun.get(draw)
+            by_prompt[*prompt, *(kept.tokens if kept else ())].append(draw)
+        known = self._prompts.run(by_prompt)
+        slots, logits, begun = [], [], []
         for prompt, members in by_prompt.items():
-            indices = [self._occupy(draw, prompt) for draw in members]
-            states, following = self._prompts[prompt]
-            self._cache.fill(np.array(indices), states)
+            indices = [self._occupy(draw, draws[draw]) for draw in members]
+            states, following = known[prompt]
+            begun.append((np.array(indices), states))
             logits.append(following.expand(len(members), -1))
             slots += indices
+        self._cache.fill(begun)
         self._uniforms[slots] = self._sampling.uniforms([self._draw_in[slot] for slot in slots])
         self._take(np.array(slots), torch.cat(logits))
 
     @torch.inference_mode()
-    def draw(self) -> list[Response]:
+    def draw(self) -> list[Drawn]:
         """Draw one token per response in each of a few steps; return those that have ended."""
         steps = STEPS_AT_FIRST
         if self._responses_ended:
@@ -97,27 +121,40 @@ class ContinuousBatch:
         for _ in range(steps):
             if len(self._ended) < len(self.drawing):
                 self._step()
+        return self._report()
+
+    def _report(self) -> list[Drawn]:
+        """Return the responses that have ended, and free their slots."""
         ended, self._ended = self._ended, []
         self._responses_ended += len(ended)
-        draws, lengths = [self._draw_in[slot] for slot in ended], self._drawn[ended].tolist()
-        responses = responses_of(draws, self._tokens[ended], self._logprobs[ended], lengths)
+        responses = self._drawn_in(ended)
         self._vacate(ended)
         return responses
 
+    def _drawn_in(self, slots: Sequence[int]) -> list[Drawn]:
+        draws, lengths = [self._draw_in[slot] for slot in slots], self._drawn[slots].tolist()
+        return drawn_of(draws, self._tokens[slots], self._logprobs[slots], lengths)
+
     @torch.inference_mode()
-    def cancel(self, draws: Iterable[Draw]) -> int:
-        """Free the slots of those draws that are here; returns the tokens drawn for them."""
-        slots = [self._slot_of[draw] for draw in draws if draw in self._slot_of]
-        if slots:
-            self._cache.release(np.array(slots))
-            self._vacate(slots)
-        return int(self._drawn[slots].sum())
+    def cancel(self, draw: Draw) -> int:
+        """Give up a draw that was begun; returns the number of tokens drawn for it."""
+        if begun := self._begun.pop(draw, None):
+            return len(begun.tokens)
+        if draw not in self._slot_of:
+            return 0
+        slot = self._slot_of[draw]
+        self._cache.release(np.array([slot]))
+        self._vacate([slot])
+        return int(self._drawn[slot])
 
     def _occupy(self, draw: Draw, prompt: Sequence[int]) -> int:
         slot = self._free.pop()
         self.drawing[draw], self._slot_of[draw], self._draw_in[slot] = prompt, slot, draw
-        self._drawn[slot] = 0
-        sampling = self._sampling
+        begun, sampling = self._begun.pop(draw, None), self._sampling
+        self._drawn[slot] = drawn = len(begun.tokens) if begun else 0
+        if begun:
+            self._tokens[slot, :drawn] = torch.tensor(begun.tokens)
+            self._logprobs[slot, :drawn] = torch.from_numpy(begun.logprobs)
         self._limits[slot] = min(sampling.max_new_tokens, sampling.longest - len(prompt))
         return slot
 
@@ -151,3 +188,52 @@ class ContinuousBatch:
         if len(ended):
             self._cache.release(ended)
             self._ended += ended.tolist()
+
+
+class PrefixCache:
+    """Keys and values of a model's prompts, shared by all their draws, now and later."""
+
+    def __init__(self, forward: ModelForward, model: PreTrainedModel) -> None:
+        self._forward, self._device = forward, model.device
+        self._vocabulary: int = model.config.get_text_config().vocab_size
+        self._known: dict[Prompt, tuple[Tensor, Tensor]] = {}
+
+    def clear(self) -> None:
+        self._known.clear()
+
+    @torch.inference_mode()
+    def run(self, prompts: Collection[Prompt]) -> Mapping[Prompt, tuple[Tensor, Tensor]]:
+        """Return the keys and values of prompts, and the logits of the token that follows each."""
+        if sum(map(len, self._known)) > KEPT_TOKENS:
+            self._known = {p: self._known[p] for p in prompts if p in self._known}
+        missing = sorted((prompt for prompt in prompts if prompt not in self._known), key=len)
+        for portion in self._portions(missing):
+            self._run(portion)
+        return self._known
+
+    def _portions(self, prompts: Sequence[Prompt]) -> Iterator[Sequence[Prompt]]:
+        """Split prompts, sorted by length, into portions that are run together."""
+        most = max(1, math.isqrt(PREFILL_LOGITS // self._vocabulary))
+        begin = 0
+        for end in range(1, len(prompts) + 1):
+            rows = end - begin
+            whole = end == len(prompts) or (rows + 1) * len(prompts[end]) > PREFILL_TOKENS
+            if whole or rows == most:
+                yield prompts[begin:end]
+                begin = end
+
+    def _run(self, prompts: Sequence[Prompt]) -> None:
+        """Run prompts together, padded at their ends, which nothing attends to."""
+        device, lengths = self._device, [len(prompt) for prompt in prompts]
+        ids = torch.zeros((len(prompts), max(lengths)), dtype=torch.long)
+        for row, prompt in enumerate(prompts):
+            ids[row, : len(prompt)] = torch.tensor(prompt)
+        lasts, column = np.unique(np.array(lengths) - 1, return_inverse=True)
+        prefill = Prefill()
+        positions = torch.arange(ids.shape[1], device=device).expand(ids.shape)
+        kept = torch.from_numpy(lasts).to(device)
+        logits = self._forward(ids.to(device), positions, prefill, kept)
+        states = prefill.states
+        for row, prompt in enumerate(prompts):
+            own = states[:, :, row : row + 1, :, : len(prompt)].clone()
+            self._known[prompt] = own, logits[row, column[row]].clone()

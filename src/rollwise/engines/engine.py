@@ -1,39 +1,51 @@
-"""The contract of an engine: draws in, completions out."""
+"""The contract of an engine: from a draw to a response."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+from rollwise.errors import PluginError
 from rollwise.sampling import Draw
-from rollwise.step.outcomes import Prompts, Result
+from rollwise.step.response import Response
+
+FORMER = (
+    "engines have no `submit`, `wait`, `cancel` and `free_slots` any more, and there is no "
+    "`Completion`: write `async def complete(self, draw, prompt)`, which returns a "
+    "`rollwise.engines.Response` or raises `LostDraw`, and `slots` if only so many draws shall be "
+    "in flight; a draw is cancelled by cancelling its task"
+)
+"""What to change in an engine that was written for an earlier version."""
 
 
 class Engine(ABC):
-    """Turns draws into responses, at any time and in any order; also a context manager.
+    """Completes draws, many at a time; also a context manager.
 
     A response must depend only on the weights, the prompt and the draw's seed, not on what else is
-    drawn beside it. To write an engine, inherit from this class and define the first five members;
-    the others do nothing by default.
+    drawn beside it. To write an engine, inherit from this class and define `complete` and
+    `load_weights`; the others do nothing by default.
+
+    Attributes:
+        slots: The most draws that it works on at a time; None if there is no bound. Further draws
+            wait.
     """
 
-    @property
-    @abstractmethod
-    def free_slots(self) -> int | None:
-        """How many further draws it could begin now; None if there is no bound."""
+    slots: int | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if hasattr(cls, "submit") and cls.complete is Engine.complete:
+            raise PluginError(f"{cls.__module__}:{cls.__qualname__}: {FORMER}")
 
     @abstractmethod
-    def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
-        """Accept draws; `prompts` holds at least their prompts."""
+    async def complete(self, draw: Draw, prompt: Sequence[int]) -> Response:
+        """Draw a response to a prompt, given by its token ids.
 
-    @abstractmethod
-    def wait(self) -> Sequence[Result]:
-        """Return what is done, at least one result if any draw is in flight; else []."""
+        Cancelling the task cancels the draw. An engine that knows how many tokens it had drawn then
+        raises `LostDraw` with their number.
 
-    @abstractmethod
-    def cancel(self, draws: Iterable[Draw]) -> int:
-        """Forget draws; those that are done or unknown are ignored.
-
-        Returns the number of tokens already drawn for them; 0 if the engine cannot tell.
+        Raises:
+            LostDraw: The draw could not be completed, and shall be drawn again.
+            Exception: Anything else ends the command.
         """
 
     @abstractmethod

@@ -1,19 +1,20 @@
 """Episodes by any engine: the engine draws each turn, an environment answers it."""
 
-import itertools
+import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any
 
-from rollwise.engines.asynchronous import LoopThread
+import numpy as np
+from numpy.typing import NDArray
+
 from rollwise.engines.engine import Engine
 from rollwise.environments.episodes import (
     EpisodeEnvironment,
-    EpisodeLost,
     Message,
     Opening,
     Play,
@@ -24,9 +25,8 @@ from rollwise.errors import PluginError, one_line
 from rollwise.plugins import raised_in_plugin, wrong_result
 from rollwise.sampling import Draw
 from rollwise.sampling.draws import Key, hash_index
-from rollwise.step.episodes import End, Span, Usage
-from rollwise.step.outcomes import Completion, LostDraw, PlayedEpisode, Prompts, Result
-from rollwise.step.session import checked_results, checked_tokens
+from rollwise.step.response import LostDraw, Response
+from rollwise.step.session import checked_response
 
 log = logging.getLogger(__name__)
 
@@ -35,10 +35,6 @@ Encode = Callable[[str | Sequence[Message]], Sequence[int]]
 
 EncodePrompt = Callable[[Sequence[Message]], Sequence[int]]
 """A conversation -> its tokens, up to the start of the model's turn."""
-
-Course = Generator[Any, Any, tuple[End, float | None]]
-"""An episode from its first turn to its end and reward. Yields what it waits for: a context
-or an awaitable, and is then sent the completion or the answer."""
 
 
 @dataclass(frozen=True)
@@ -60,20 +56,52 @@ class EpisodeLimits:
 
 
 @dataclass(eq=False)
-class Playing:
+class _Row:
+    """What followed one prompt; log-probabilities are known unless a turn came without them."""
+
+    prompt: Sequence[int]
+    tokens: list[int] = field(default_factory=list)
+    mask: list[bool] = field(default_factory=list)
+    logprobs: list[NDArray[np.float32]] = field(default_factory=list)
+    is_known: bool = True
+
+    def add(self, tokens: Sequence[int], logprobs: NDArray[np.float32] | None) -> None:
+        """Add a turn of the model's, or, without log-probabilities, of the environment's."""
+        self.tokens += tokens
+        self.mask += [logprobs is not None] * len(tokens)
+        self.is_known &= logprobs is None or len(logprobs) == len(tokens)
+        self.logprobs.append(np.zeros(len(tokens), np.float32) if logprobs is None else logprobs)
+
+    def response(self, **more: Any) -> Response:
+        mask = None if all(self.mask) else np.array(self.mask)
+        known = self.is_known and self.logprobs
+        logprobs = np.concatenate(self.logprobs) if known else np.zeros(0, np.float32)
+        return Response(self.tokens, logprobs, mask=mask, **more)
+
+
+@dataclass(eq=False)
+class _Episode:
     """An episode under way."""
 
     draw: Draw
-    # Each prompt that the model was given, with what followed it; the last one is still growing.
-    rows: list[tuple[Sequence[int], list[Span]]]
+    rows: list[_Row]  # one for each prompt that the model was given; the last one still grows
     drawn: int = 0  # tokens of the model
-    said: list[str] = field(default_factory=list)  # by both sides, for people
     turns: int = 0
+    said: list[str] = field(default_factory=list)  # by both sides, for people
     text: str = ""  # what the model said last
     play: Play | None = None
-    turn: Draw | None = None  # the one that is being drawn
-    answering: Future[Turn] | None = None  # what an environment is about to answer
-    course: Course = field(init=False)
+
+    def response(self, truncated: bool, reward: float | None, failed: bool = False) -> Response:
+        first, *others = self.rows
+        return first.response(
+            text=self.text,
+            truncated=truncated,
+            branches=[(row.prompt, row.response()) for row in others],
+            turns=self.turns,
+            failed=failed,
+            reward=reward,
+            transcript="\n".join(self.said),
+        )
 
 
 class EpisodeEngine(Engine):
@@ -106,51 +134,27 @@ class EpisodeEngine(Engine):
         self._engine, self._environment, self._problems = engine, environment, problems
         self._encode, self._encode_prompt = encode, encode_prompt
         self._limits = limits or EpisodeLimits()
-        self._thread: LoopThread | None = None  # of environments whose answers are awaited
-        self._waiting: dict[Draw, Sequence[int]] = {}
-        self._playing: dict[Draw, Playing] = {}
-        self._of_turn: dict[Draw, Playing] = {}
-        self._results: list[Result] = []
+        self._playing: set[int] = set()  # the ids of what answers the episodes under way
         self._failures: set[type[Exception]] = set()
+        self._free = asyncio.Semaphore(engine.slots) if engine.slots else nullcontext()
 
     @property
-    def free_slots(self) -> int | None:
-        """Slots of the engine that neither an episode nor a waiting draw needs."""
-        free = self._engine.free_slots
-        needed = len(self._playing) - len(self._of_turn) + len(self._waiting)
-        return None if free is None else max(0, free - needed)
+    def slots(self) -> int | None:  # type: ignore[override]
+        return self._engine.slots
 
-    def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
-        self._waiting.update((draw, prompts[draw.key]) for draw in draws)
-        self._fill()
-
-    def wait(self) -> Sequence[Result]:
-        while True:
-            self._take_answers(block=False)  # so that the engine has all turns that can be drawn
-            self._fill()
-            if self._results:
-                break
-            if self._of_turn:
-                results, most = self._engine.wait(), self._limits.turn_tokens or math.inf
-                for result in checked_results(self._engine, results, most):
-                    self._end_turn(result)
-            elif self._playing:
-                self._take_answers(block=True)
-            else:
-                return []
-        results, self._results = self._results, []
-        return results
-
-    def cancel(self, draws: Iterable[Draw]) -> int:
-        """Forget draws; returns the tokens drawn in all turns of those under way."""
-        tokens, turns = 0, list[Draw]()
-        for draw in draws:
-            self._waiting.pop(draw, None)
-            if draw in self._playing:
-                tokens += self._playing[draw].drawn
-                turns += self._leave(draw)
-        drawn = checked_tokens(self._engine, self._engine.cancel(turns)) if turns else 0
-        return tokens + drawn
+    async def complete(self, draw: Draw, prompt: Sequence[int]) -> Response:
+        """Let model and environment take turns until one of them, or a limit, ends the episode."""
+        episode = _Episode(draw, [_Row(prompt)])
+        async with self._free:
+            try:
+                return await self._played(episode)
+            except LostDraw as lost:
+                drawn = episode.drawn + lost.tokens
+                raise LostDraw(lost.reason, drawn, lost.final) from None
+            except asyncio.CancelledError:
+                raise LostDraw("it was cancelled", episode.drawn) from None
+            finally:
+                self._leave(episode)
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         self._engine.load_weights(weights)
@@ -162,41 +166,52 @@ class EpisodeEngine(Engine):
         return self._engine.ignore_ends()
 
     def close(self) -> None:
-        for draw in list(self._playing):
-            self._leave(draw)
-        if self._thread is not None:
-            self._thread.stop()
-        self._thread = None
         self._engine.close()
 
-    def _fill(self) -> None:
-        free, elsewhere = self._engine.free_slots, len(self._playing) - len(self._of_turn)
-        count = len(self._waiting) if free is None else max(0, free - elsewhere)
-        for draw in list(itertools.islice(self._waiting, count)):
-            playing = Playing(draw, [(self._waiting.pop(draw), [])])
-            playing.course, self._playing[draw] = self._course(playing), playing
-            self._go_on(playing, lambda: None)
-
-    def _course(self, playing: Playing) -> Course:
-        """Let model and environment take turns until one of them, or a limit, ends the episode."""
-        reward, context = 0.0, playing.rows[0][0]
+    async def _played(self, episode: _Episode) -> Response:
+        context, reward = episode.rows[0].prompt, 0.0
         while True:
-            reply: Completion = yield context
-            if playing.play is None:
-                playing.play = self._begin(playing.draw)
-            answer = playing.play.step(reply.text)
-            turn = checked_turn(playing.play, (yield answer) if isawaitable(answer) else answer)
-            if turn.reward is not None:
-                if not math.isfinite(turn.reward):
-                    raise ValueError(f"a reward must be finite, got {turn.reward}")
-                reward = float(turn.reward)
-            if turn.done:
-                return "truncated" if reply.truncated else "done", turn.reward
-            if reply.truncated or playing.turns >= self._limits.turns:
-                return "truncated", reward
-            if (following := self._context_after(playing, turn)) is None:
-                return "truncated", reward
+            cut = (await self._draw_turn(episode, context)).truncated
+            try:
+                turn = await self._answer(episode)
+                if turn.reward is not None:
+                    reward = _finite(turn.reward)
+                if turn.done:
+                    return episode.response(cut, None if turn.reward is None else reward)
+                following = None
+                if not cut and episode.turns < self._limits.turns:
+                    following = self._context_after(episode, turn)
+            except (PluginError, LostDraw):
+                raise
+            except Exception as error:  # an environment may raise anything; the episode is data
+                self._log_failure(error)
+                return episode.response(False, 0.0, failed=True)
+            if following is None:
+                return episode.response(True, reward)
             context = following
+
+    async def _draw_turn(self, episode: _Episode, context: Sequence[int]) -> Response:
+        """Have the engine draw what the model says next."""
+        turn = draw = episode.draw
+        if episode.turns:
+            key = f"{draw.key}\x1f{draw.index}\x1f{episode.turns}"
+            seed = hash_index(f"{draw.seed}\x1fturn\x1f", episode.turns)
+            turn = Draw(key, draw.index, seed)
+        episode.turns += 1
+        found = await self._engine.complete(turn, context)
+        reply = checked_response(self._engine, found, self._limits.turn_tokens or math.inf)
+        episode.text = reply.text
+        episode.drawn += len(reply.tokens)
+        episode.said.append(reply.text)
+        episode.rows[-1].add(reply.tokens, np.asarray(reply.logprobs, np.float32))
+        return reply
+
+    async def _answer(self, episode: _Episode) -> Turn:
+        """Have the environment answer what the model said last."""
+        if episode.play is None:
+            episode.play = self._begin(episode.draw)
+        answer = episode.play.step(episode.text)
+        return checked_turn(episode.play, await answer if isawaitable(answer) else answer)
 
     def _begin(self, draw: Draw) -> Play:
         problem = self._problems[draw.key]
@@ -204,126 +219,52 @@ class EpisodeEngine(Engine):
         play = self._environment.begin(Opening(problem.messages, problem.answer, seed))
         if isinstance(play, type) or not hasattr(play, "step"):
             raise wrong_result(self._environment, "begin", "an object with `step`", play)
-        if any(other.play is play for other in self._playing.values()):
+        if id(play) in self._playing:
             due = "a new object for each episode, not one already in use"
             raise wrong_result(self._environment, "begin", due, play)
+        self._playing.add(id(play))
         return play
 
-    def _context_after(self, playing: Playing, turn: Turn) -> list[int] | None:
+    def _context_after(self, episode: _Episode, turn: Turn) -> list[int] | None:
         """Add what the environment says; returns the next context, None if there is no room."""
         said, tokens, limits = turn.says, list[int](), self._limits
         if turn.anew is not None:
             said, context = turn.anew, list(self._encode_prompt(turn.anew))
         else:
             tokens = list(self._encode(said))
-            prompt, spans = playing.rows[-1]
-            context = [*prompt, *(token for span in spans for token in span.tokens), *tokens]
+            row = episode.rows[-1]
+            context = [*row.prompt, *row.tokens, *tokens]
         too_long = len(context) + (limits.turn_tokens or 1) > limits.context
-        length = sum(len(span.tokens) for _, spans in playing.rows for span in spans)
+        length = sum(len(row.tokens) for row in episode.rows)
         if too_long or length + len(tokens) >= limits.tokens:
             return None
         if turn.anew is not None:
-            playing.rows.append((context, []))
+            episode.rows.append(_Row(context))
         elif tokens:
-            playing.rows[-1][1].append(Span(tokens))
+            episode.rows[-1].add(tokens, None)
         if said:
             text = said if isinstance(said, str) else "\n".join(m["content"] for m in said)
-            playing.said.append(text)
+            episode.said.append(text)
         return context
 
-    def _go_on(self, playing: Playing, given: Callable[[], Any]) -> None:
-        """Give an episode what it waits for; then start what it waits for next, or end it."""
-        draw = playing.draw
-        try:
-            wanted = playing.course.send(given())
-        except StopIteration as ended:
-            self._end(playing, *ended.value)
-        except PluginError:
-            raise
-        except EpisodeLost as error:
-            self._lose(playing, one_line(error))
-        except Exception as error:  # an environment may raise anything; the episode is data
-            self._fail(playing, error)
-        else:
-            if isawaitable(wanted):
-                self._thread = self._thread or LoopThread("environment")
-                playing.answering = self._thread.begin(_answer(wanted))
-                return
-            playing.turn = draw
-            if playing.turns:
-                key = f"{draw.key}\x1f{draw.index}\x1f{playing.turns}"
-                seed = hash_index(f"{draw.seed}\x1fturn\x1f", playing.turns)
-                playing.turn = Draw(key, draw.index, seed)
-            playing.turns += 1
-            self._of_turn[playing.turn] = playing
-            self._engine.submit([playing.turn], {playing.turn.key: wanted})
-
-    def _end_turn(self, result: Result) -> None:
-        """Hand what the model said to its episode."""
-        playing = self._of_turn.pop(result.draw, None)
-        if playing is None:  # of an episode that has ended
-            return
-        playing.turn = None
-        if isinstance(result, LostDraw):
-            self._lose(playing, result.reason, result.tokens)
-            return
-        if not isinstance(result, Completion):
-            raise wrong_result(self._engine, "wait", "completions, for turns of episodes", result)
-        playing.text = result.text
-        playing.drawn += len(result.tokens)
-        playing.said.append(result.text)
-        playing.rows[-1][1].append(Span(result.tokens, result.logprobs))
-        self._go_on(playing, lambda: result)
-
-    def _take_answers(self, block: bool) -> None:
-        """Take what environments have answered; with `block`, wait for the first answer."""
-        awaited = {p.answering: p for p in self._playing.values() if p.answering is not None}
-        done, _ = wait(awaited, None if block else 0, FIRST_COMPLETED)
-        for answer, playing in awaited.items():
-            if answer in done:
-                playing.answering = None
-                self._go_on(playing, answer.result)
-
-    def _end(self, playing: Playing, end: End, reward: float | None) -> None:
-        self._leave(playing.draw)
-        self._results.append(
-            PlayedEpisode(
-                spans=tuple(playing.rows[0][1]),
-                branches=[(prompt, tuple(spans)) for prompt, spans in playing.rows[1:]],
-                usage=Usage(playing.drawn, playing.turns),
-                end=end,
-                reward=reward,
-                draw=playing.draw,
-                text=playing.text,
-                transcript="\n".join(playing.said),
-            )
-        )
-
-    def _fail(self, playing: Playing, error: Exception) -> None:
+    def _log_failure(self, error: Exception) -> None:
         if type(error) not in self._failures:
             self._failures.add(type(error))
             message = "an episode failed: %s (more of this kind are only counted)"
             log.warning(message, raised_in_plugin(error) or one_line(error))
-        self._end(playing, "failed", 0.0)
 
-    def _lose(self, playing: Playing, reason: str, broken_off: int = 0) -> None:
-        self._leave(playing.draw)
-        self._results.append(LostDraw(playing.draw, reason, playing.drawn + broken_off))
-
-    def _leave(self, draw: Draw) -> list[Draw]:
-        """Forget an episode, and close it; returns its turn if that is in the engine."""
-        playing = self._playing.pop(draw)
-        if playing.answering is not None:
-            playing.answering.cancel()
+    def _leave(self, episode: _Episode) -> None:
+        """Close what answered an episode."""
+        self._playing.discard(id(episode.play))
         try:
-            getattr(playing.play, "close", lambda: None)()
+            getattr(episode.play, "close", lambda: None)()
         except Exception as error:  # an environment may raise anything; the episode is over
-            log.warning("an episode of %r could not be closed: %s", draw.key, one_line(error))
-        if playing.turn is None:
-            return []
-        del self._of_turn[playing.turn]
-        return [playing.turn]
+            log.warning(
+                "an episode of %r could not be closed: %s", episode.draw.key, one_line(error)
+            )
 
 
-async def _answer(answer: Awaitable[Turn]) -> Turn:
-    return await answer
+def _finite(reward: Any) -> float:
+    if not math.isfinite(reward):
+        raise ValueError(f"a reward must be finite, got {reward}")
+    return float(reward)

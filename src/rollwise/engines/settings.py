@@ -5,11 +5,14 @@ Light to import: an engine's libraries are imported when it is opened.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
+from annotated_types import Gt, Le
+
+from rollwise.engines.ends import end_tokens, known_ends
 from rollwise.engines.engine import Engine
-from rollwise.sampling.checks import above_zero, at_least, setting
+from rollwise.sampling.checks import Above0, Checked, Count, Whole
 
 
 def context_of(config: Any) -> int | None:
@@ -18,26 +21,13 @@ def context_of(config: Any) -> int | None:
     With LongRoPE (Phi-3 128k), one sequence beyond the original context changes the positions of
     all that are computed with it: the original context is the most.
     """
+    if hasattr(config, "get_text_config"):  # of a model that takes more than texts
+        config = config.get_text_config()
     rope = getattr(config, "rope_parameters", None) or {}
     if rope.get("rope_type") == "longrope" and "original_max_position_embeddings" in rope:
         return int(rope["original_max_position_embeddings"])
-    return getattr(config, "max_position_embeddings", None)
-
-
-def end_tokens(generation: Any, tokenizer: Any) -> set[int]:
-    """Collect the tokens that end a response, by a generation configuration and the tokenizer.
-
-    Raises:
-        ValueError: There are none.
-    """
-    configured = generation.eos_token_id if generation else None
-    own = configured if isinstance(configured, list) else [configured]
-    found = {token for token in [*own, tokenizer.eos_token_id] if token is not None}
-    if not found:
-        raise ValueError(
-            "neither the model's generation_config nor its tokenizer has an end-of-sequence token"
-        )
-    return found
+    most = getattr(config, "max_position_embeddings", None)
+    return most if most is not None and most > 0 else None  # XLNet says -1
 
 
 @dataclass(frozen=True)
@@ -70,7 +60,7 @@ class EngineInputs:
         return min(longest, context_of(self.model.config) or longest)
 
 
-class EngineSettings:
+class EngineSettings(Checked):
     """Base class of the engines that `engine.type` can name.
 
     A subclass is a frozen dataclass, whose fields are the engine's settings. Write `open`.
@@ -78,7 +68,7 @@ class EngineSettings:
     Attributes:
         needs_model: The engine draws with the model in this process, which is loaded for it. If
             not, it gets its weights through `Engine.load_weights`, adapters merged in.
-        can_train: The engine takes the learner's weights.
+        can_train: The engine takes the learner's weights; if not, `train` refuses it.
         drawing_defaults: Setting -> its default where nothing is trained beside the engine. It
             applies to the engines that come with rollwise, not to plug-ins.
     """
@@ -120,37 +110,22 @@ class VLLMSettings(EngineSettings):
 
     drawing_defaults: ClassVar[Mapping[str, Any]] = {"gpu_memory_utilization": 0.9}
 
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
-        "auto", "Precision of its weights; `auto` leaves the choice to vLLM."
-    )
-    gpu_memory_utilization: float = setting(
-        0.4, "Share of the device's memory for its weights and cache; the learner needs the rest."
-    )
-    tensor_parallel_size: int = setting(1, "Devices that its weights are split over.")
-    enforce_eager: bool = setting(False, "Skip compilation: vLLM starts sooner, draws slower.")
-    sleep_level: int = setting(
-        0,
-        "What vLLM does with its memory while the learner learns: 0 keeps it, 1 moves its weights "
-        "into the machine's memory and drops its cache, 2 drops both. It gets it back before the "
-        "next draw. Needs a GPU.",
-    )
-    draw_timeout: float = setting(
-        600.0,
-        "Seconds for one response; one that takes longer is drawn again, a few times at most.",
-    )
-    restarts: int = setting(3, "How many times per run its process is restarted if it dies.")
-
-    def __post_init__(self) -> None:
-        if not 0 < self.gpu_memory_utilization <= 1:
-            raise ValueError(
-                "gpu_memory_utilization must be above 0, at most 1, got "
-                f"{self.gpu_memory_utilization}"
-            )
-        at_least("tensor_parallel_size", self.tensor_parallel_size, 1)
-        if self.sleep_level not in (0, 1, 2):
-            raise ValueError(f"sleep_level must be 0, 1 or 2, got {self.sleep_level}")
-        above_zero("draw_timeout", self.draw_timeout)
-        at_least("restarts", self.restarts, 0)
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Precision of vLLM's weights; `auto` leaves the choice to vLLM."""
+    gpu_memory_utilization: Annotated[float, Gt(0), Le(1)] = 0.4
+    """Share of GPU memory for vLLM's weights and cache; the learner needs the rest."""
+    tensor_parallel_size: Count = 1
+    """Devices over which vLLM splits the weights."""
+    enforce_eager: bool = False
+    """Skip compilation: vLLM starts sooner and draws slower."""
+    sleep_level: Literal[0, 1, 2] = 0
+    """What vLLM does with GPU memory while the learner learns: 0 keeps it, 1 moves the weights to
+    the host's memory and drops the cache, 2 drops both. Memory is taken back before the next draw.
+    Needs a GPU."""
+    draw_timeout: Above0 = 600.0
+    """Seconds for one response; one that takes longer is retried a few times."""
+    restarts: Whole = 3
+    """Maximum restarts of vLLM's process per run, if it dies."""
 
     def open(self, inputs: EngineInputs) -> Engine:
         """Start vLLM with the weights at `inputs.path`."""
@@ -174,30 +149,24 @@ class ServerSettings(EngineSettings):
 
     can_train: ClassVar[bool] = False
 
-    base_url: str = setting("", "Its address up to `/v1`, such as `http://localhost:8000/v1`.")
-    model: str = setting("", "The server's name for the model.")
-    api_key_env: str = setting(
-        "", "The environment variable that holds the key; empty if the server needs none."
-    )
-    extensions: bool = setting(
-        True,
-        "Send options of vLLM, SGLang and llama.cpp beyond OpenAI's API, to get token ids back and "
-        "to sample without top-k, min-p and penalties; `false` for a server that refuses them.",
-    )
-    draw_timeout: float = setting(
-        600.0,
-        "Seconds for one response, retries and their waits included; one that takes longer is "
-        "drawn again, a few times at most.",
-    )
-    retries: int = setting(
-        6,
-        "How often a request is retried after a lost connection, too many requests or a server "
-        "error, with growing waits or those that the server asks for.",
-    )
+    base_url: str = ""
+    """Address up to `/v1`, such as `http://localhost:8000/v1`."""
+    model: str = ""
+    """The server's name for the model."""
+    api_key_env: str = ""
+    """Environment variable that holds the API key; empty if none is needed."""
+    extensions: bool = True
+    """Send options of vLLM, SGLang and llama.cpp beyond OpenAI's API, which return token ids and
+    turn off top-k, min-p and penalties; `false` for a server that refuses them."""
+    draw_timeout: Above0 = 600.0
+    """Seconds for one response, including retries of its requests; one that takes longer is drawn
+    again a few times."""
+    retries: Whole = 6
+    """Maximum retries of a request after a lost connection, too many requests or a server error,
+    with growing waits or those that the server asks for."""
 
     def __post_init__(self) -> None:
-        above_zero("draw_timeout", self.draw_timeout)
-        at_least("retries", self.retries, 0)
+        super().__post_init__()
         parts = urlsplit(self.base_url)
         if self.base_url and not (parts.scheme in ("http", "https") and parts.hostname):
             raise ValueError("base_url must begin with http:// or https:// and name a host")
@@ -211,5 +180,10 @@ class ServerSettings(EngineSettings):
         from rollwise.engines.server import ServerEngine
 
         return ServerEngine(
-            self, inputs.tokenizer, inputs.max_new_tokens, inputs.temperature, inputs.batch_size
+            self,
+            inputs.tokenizer,
+            inputs.max_new_tokens,
+            inputs.temperature,
+            inputs.batch_size,
+            known_ends(inputs.model.generation_config, inputs.tokenizer),
         )

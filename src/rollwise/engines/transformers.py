@@ -1,6 +1,5 @@
 """The built-in engine, for causal language models of `transformers`."""
 
-import itertools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -10,15 +9,17 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rollwise.engines.attention import ModelForward, Prefill, sharing_weights
+from rollwise.engines.batches import BatchEngine
 from rollwise.engines.continuous import ContinuousBatch
-from rollwise.engines.engine import Engine
-from rollwise.engines.kv_cache import BucketedCache
-from rollwise.engines.settings import context_of, end_tokens
-from rollwise.engines.tokens import Response, Sampling
+from rollwise.engines.ends import end_tokens, text_of
+from rollwise.engines.kv_cache import SegmentedCache
+from rollwise.engines.probe import close, in_float32, plain_logits, refuse_sparse, trial_tokens
+from rollwise.engines.settings import context_of
+from rollwise.engines.tokens import Drawn, TokenSampler
 from rollwise.engines.whole_batches import WholeBatch
 from rollwise.errors import ModelError, PolicyError
 from rollwise.sampling import Draw
-from rollwise.step.outcomes import Completion, Prompts
+from rollwise.step.response import Response
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ UNKNOWN = 2**20
 """The most tokens of a prompt and its response, where the model does not state a limit."""
 
 
-class TransformersEngine(Engine):
+class TransformersEngine(BatchEngine):
     """Draws up to `batch_size` responses together, by continuous batching if the model allows it.
 
     A response that has ended or was cancelled leaves its slot to the next draw while others
@@ -46,8 +47,11 @@ class TransformersEngine(Engine):
         batch_size: The most responses drawn at a time; halved where the device's memory runs out.
 
     Raises:
-        ValueError: Neither the model nor the tokenizer has an end-of-sequence token.
+        ModelError: Nothing is known to end a response, or `transformers` gives the model's
+            responses other probabilities when it draws them than when it reads them.
     """
+
+    slots: int
 
     def __init__(
         self,
@@ -57,7 +61,9 @@ class TransformersEngine(Engine):
         temperature: float = 1.0,
         batch_size: int = 256,
     ) -> None:
-        self.model, self.tokenizer, self.batch_size = model, tokenizer, batch_size
+        super().__init__()
+        self.model, self.tokenizer, self.slots = model, tokenizer, batch_size
+        refuse_sparse(model)
         self.context: int = context_of(model.config) or UNKNOWN
         ends = sorted(end_tokens(model.generation_config, tokenizer))
         self._end_tokens = torch.tensor(ends, device=model.device)
@@ -66,54 +72,39 @@ class TransformersEngine(Engine):
             name = type(model).__name__
             logger.warning("%s draws in whole batches, which is slower: %s", name, reason)
             kind = WholeBatch
-        sampling = Sampling(model, self.context, max_new_tokens, temperature, self._end_tokens)
+        sampling = TokenSampler(model, self.context, max_new_tokens, temperature, self._end_tokens)
         self._batch = kind(sampling, batch_size)
         self._waiting: dict[Draw, Sequence[int]] = {}
 
-    @property
-    def free_slots(self) -> int:
-        """Slots that neither hold a response nor are needed by a waiting draw."""
-        return max(0, self._batch.free_slots - len(self._waiting))
+    def _begin(self, draw: Draw, prompt: Sequence[int]) -> None:
+        if not 0 < len(prompt) < self.context:
+            raise ValueError(
+                f"prompt {draw.key!r} must have 1 to {self.context - 1} tokens, to leave room "
+                f"for a response in the model's context; it has {len(prompt)}"
+            )
+        self._waiting[draw] = prompt
 
-    def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
-        """Accept draws.
+    def _advance(self) -> Iterable[tuple[Draw, Response]]:
+        try:
+            self._fill()
+            return self._responses(self._batch.draw())
+        except torch.OutOfMemoryError:
+            if self.slots == 1:
+                raise
+            self.slots //= 2
+            ended, drawing = self._batch.restart(self.slots)
+            self._waiting = {**drawing, **self._waiting}
+            torch.cuda.empty_cache()
+            logger.warning(
+                "the device is out of memory; continuing with %d responses at a time "
+                "(set `engine.batch_size` to that from the start)",
+                self.slots,
+            )
+            return self._responses(ended)
 
-        Raises:
-            ValueError: A prompt is empty, or leaves no room for a response in the model's context.
-        """
-        for draw in draws:
-            length = len(prompts[draw.key])
-            if not 0 < length < self.context:
-                raise ValueError(
-                    f"prompt {draw.key!r} must have 1 to {self.context - 1} tokens, to leave room "
-                    f"for a response in the model's context; it has {length}"
-                )
-        self._waiting.update((draw, prompts[draw.key]) for draw in draws)
-
-    def wait(self) -> Sequence[Completion]:
-        while True:
-            try:
-                responses = list[Response]()
-                while not responses and (self._waiting or self._batch.drawing):
-                    self._fill()
-                    responses = self._batch.draw()
-                return self._completions(responses) if responses else []
-            except torch.OutOfMemoryError:
-                if self.batch_size == 1:
-                    raise
-                self.batch_size //= 2
-                self._waiting = {**self._batch.drawing, **self._waiting}
-                self._batch.open(self.batch_size)
-                torch.cuda.empty_cache()
-                logger.warning(
-                    "the device is out of memory; starting over with %d responses at a time "
-                    "(set `engine.batch_size` to that from the start)",
-                    self.batch_size,
-                )
-
-    def cancel(self, draws: Iterable[Draw]) -> int:
-        cancelled = [draw for draw in draws if self._waiting.pop(draw, None) is None]
-        return self._batch.cancel(cancelled) if cancelled else 0
+    def _abandon(self, draw: Draw) -> int:
+        self._waiting.pop(draw, None)
+        return self._batch.cancel(draw)
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Copy `weights` into the model; tensors shared with the learner stay as they are."""
@@ -127,34 +118,30 @@ class TransformersEngine(Engine):
     def sleep(self) -> None:
         """On a GPU, drop the keys and values of all rows, if no response is in flight."""
         if self.model.device.type == "cuda" and not self._batch.drawing:
-            self._batch.open(self.batch_size)
+            self._batch.open(self.slots)
 
     def ignore_ends(self) -> bool:
         self._end_tokens.fill_(-1)
         return True
 
-    def _completions(self, responses: Sequence[Response]) -> list[Completion]:
+    def _responses(self, ended: Sequence[Drawn]) -> list[tuple[Draw, Response]]:
         """Decode finished responses; a `PolicyError` if a probability is not finite."""
-        if not all(np.isfinite(response.logprobs).all() for response in responses):
+        if not all(np.isfinite(drawn.logprobs).all() for drawn in ended):
             raise PolicyError("the policy's token probabilities are not finite")
-        ends = set(self._end_tokens.tolist())
-        texts = self.tokenizer.batch_decode(
-            [response.tokens for response in responses], skip_special_tokens=True
-        )
-        return [
-            Completion(r.draw, r.tokens, r.logprobs, text, truncated=r.tokens[-1] not in ends)
-            for r, text in zip(responses, texts, strict=True)
-        ]
+        ends, found = set(self._end_tokens.tolist()), []
+        for draw, tokens, logprobs in ended:
+            text = text_of(self.tokenizer, tokens, ends)
+            truncated = tokens[-1] not in ends
+            found.append((draw, Response(tokens, logprobs, text, truncated)))
+        return found
 
     def _fill(self) -> None:
-        begun = dict(itertools.islice(self._waiting.items(), self._batch.free_slots))
-        self._batch.fill(begun)
-        for draw in begun:
-            del self._waiting[draw]
+        begun = list(self._waiting)[: self.slots - len(self._batch.drawing)]
+        self._batch.fill({draw: self._waiting.pop(draw) for draw in begun})
 
 
 def unfit_reason(model: PreTrainedModel) -> str | None:
-    """Say why `model` cannot be drawn from by continuous batching; None if it can.
+    """Return why `model` cannot be drawn from by continuous batching; None if it can.
 
     It can if its attention goes through the interface of `transformers`, is causal, and needs
     only keys, values and a window. That is tried on a few tokens.
@@ -162,32 +149,30 @@ def unfit_reason(model: PreTrainedModel) -> str | None:
     if not getattr(model, "_supports_attention_backend", False):
         return "its attention does not go through the interface of transformers"
     try:
-        found, wanted = _logits_in_slots(model)
+        with in_float32():
+            found, wanted = _logits_in_slots(model)
     except Exception as error:  # a model may run any code; whatever it raises, it does not fit
         return f"it fails in slots ({type(error).__name__}: {error})"
-    tolerance = 1e-3 if wanted.dtype == torch.float32 else 0.1
-    largest = float(wanted.abs().max())
-    fits = torch.allclose(found, wanted, rtol=tolerance, atol=tolerance * largest)
-    return None if fits else "its logits differ in slots"
+    return None if close(found, wanted) else "its logits differ in slots"
 
 
 @torch.inference_mode()
 def _logits_in_slots(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
     """Logits of three tokens after three others, by slots and by the model's own attention."""
     prompt, total = 3, 6
-    ids = torch.arange(1, total + 1, device=model.device)[None]
-    ids %= model.config.get_text_config().vocab_size
+    tokens = trial_tokens(model, total)
+    ids = torch.tensor([tokens], device=model.device)
     positions = torch.arange(total, device=model.device)[None]
-    wanted = sharing_weights(model)(input_ids=ids, use_cache=False).logits[0, prompt:]
+    wanted = plain_logits(sharing_weights(model), tokens)[prompt:]
     forward = ModelForward(model)
-    prefill, cache = Prefill(), BucketedCache(1, total)
+    prefill, cache = Prefill(), SegmentedCache(1, total)
     forward(ids[:, :prompt], positions[:, :prompt], prefill)
     text = model.config.get_text_config()
     limited = any(getattr(text, name, None) for name in ("sliding_window", "attention_chunk_size"))
     kinds = set(getattr(text, "layer_types", None) or ())
     if limited and kinds != {"full_attention"} and prefill.windows == {None}:
         raise ModelError("its window is in its masks alone")  # wider than what is tried here
-    cache.fill(np.array([0]), prefill.states)
+    cache.fill([(np.array([0]), prefill.states)])
     found = []
     for position in range(prompt, total):
         own = slice(position, position + 1)

@@ -1,33 +1,41 @@
 """The vLLM engine: continuous batching, in a process of its own, on GPUs or the CPU."""
 
 import asyncio
-import functools
 import logging
-from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
-from concurrent import futures
-from concurrent.futures import Future
-from contextlib import asynccontextmanager, suppress
+import os
+import signal
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from rollwise.engines.asynchronous import AsyncEngine, end_other_tasks
-from rollwise.engines.reaper import Reaper
+from rollwise import loops
+from rollwise.engines.asynchronous import AsyncEngine
+from rollwise.engines.ends import text_of
 from rollwise.engines.settings import VLLMSettings
-from rollwise.engines.shared_weights import SharedWeights
-from rollwise.engines.vllm_process import free_cached_memory, start_process
+from rollwise.engines.vllm_worker import PARENT
 from rollwise.errors import EngineError
 from rollwise.sampling import Draw
-from rollwise.step.outcomes import Completion, LostDraw, Prompts, Result
+from rollwise.step.response import LostDraw, Response
 
 SEEDS = 2**63
 """vLLM takes seeds below this; larger ones are folded. A session's seeds are below it."""
 
 SHUTDOWN = 30.0
 """Seconds that vLLM's process has to end by itself; unloading its libraries takes a few."""
+
+ENVIRONMENT = {
+    # The learner has used threads; a fork of its process could wait for them forever.
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+"""Environment variables for vLLM, unless the user has set them."""
 
 log = logging.getLogger(__name__)
 
@@ -70,71 +78,76 @@ class VLLMEngine(AsyncEngine):
         self.path, self.tokenizer, self.end_tokens = path, tokenizer, sorted(end_tokens)
         self.context, self.max_new_tokens = context, max_new_tokens
         self.temperature, self.settings = temperature, settings or VLLMSettings()
+        super().__init__(slots, self.settings.draw_timeout)
         self.restarts, self._asleep = 0, False
         self._weights: SharedWeights | None = None
-        self._names = map(str, count())
-        self._name_of: dict[Draw, str] = {}
-        super().__init__(slots, "vllm")
-        self._reaper = Reaper()
-        try:
-            self._llm = self._call(self._start())
-        except BaseException:
-            self._thread.stop()
-            self._reaper.close()
-            raise
+        self._names, self._starting = map(str, count()), asyncio.Lock()
+        self._llm = loops.run(self._start())
 
-    def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
-        """Accept draws; none if a prompt leaves no room for a response (a `ValueError`)."""
-        room = self.context - self.max_new_tokens
-        for draw in draws:
-            if (length := len(prompts[draw.key])) > room:
-                raise ValueError(
-                    f"the prompt {draw.key!r} has {length} tokens, and at most {room} fit: the "
-                    f"context is {self.context}, and a response may take {self.max_new_tokens}"
-                )
-        if draws:
-            self._revive()
-            self._unless_it_dies(self._wake())
-            self._revive()
-        for draw in draws:
-            prompt, parameters = list(prompts[draw.key]), self._parameters(draw)
-            complete = functools.partial(self._complete, draw, prompt, parameters)
-            self._begin(draw, complete, self.settings.draw_timeout)
+    async def complete(self, draw: Draw, prompt: Sequence[int]) -> Response:
+        """See base class; a `ValueError` if the prompt leaves no room for a response."""
+        if len(prompt) > (room := self.context - self.max_new_tokens):
+            raise ValueError(
+                f"the prompt {draw.key!r} has {len(prompt)} tokens, and at most {room} fit: the "
+                f"context is {self.context}, and a response may take {self.max_new_tokens}"
+            )
+        return await super().complete(draw, prompt)
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Update the weights in place, once all draws in flight have ended.
+        """Update the weights in place.
 
         `weights` are named as in the model's own files. A copy of them stays in the machine's
         memory, for a restart.
         """
         self._drop_weights()  # before copying new ones: they are large
         self._weights = SharedWeights(weights)
-        if not self._llm.errored:
-            self._unless_it_dies(self._reload())
-        self._revive()
+        loops.run(self._take_weights())
 
     def sleep(self) -> None:
-        """Free the device's memory as `sleep_level` says, once all draws in flight have ended."""
+        """Free the device's memory as `sleep_level` says."""
         # A process that died holds nothing, and is restarted before it is needed.
         if self.settings.sleep_level and not self._asleep and not self._llm.errored:
-            self._unless_it_dies(self._sleep())
+            loops.run(self._sleep())
 
     def close(self) -> None:
-        """Stop vLLM's process and forget draws in flight."""
-        super().close()
-        self._reaper.close()
+        loops.run(self._stop())
         self._drop_weights()
 
     def ignore_ends(self) -> bool:
-        """Draw every response to its maximum length from now on."""
         self.end_tokens = []
         return True
 
-    def _parameters(self, draw: Draw) -> Any:
+    async def _respond(self, draw: Draw, prompt: list[int]) -> Response:
+        llm, name = self._llm, next(self._names)
+        request = asyncio.create_task(self._request(llm, name, draw, prompt))
+        try:
+            # vLLM never answers a request that it gets just when its process dies.
+            while not (await asyncio.wait({request}, timeout=1.0))[0]:
+                if llm.errored:
+                    raise LostDraw("vLLM's process died")
+        except asyncio.CancelledError:
+            raise LostDraw("it was cancelled", _tokens_so_far(llm, name)) from None
+        finally:
+            if request.cancel():
+                await asyncio.wait({request})
+        if (error := request.exception()) is not None:  # vLLM may raise anything
+            raise LostDraw(f"{type(error).__name__}: {error}")
+        output = request.result()
+        if output.finish_reason not in ("stop", "length"):
+            raise LostDraw(f"vLLM ended it with {output.finish_reason!r}")
+        tokens = list(output.token_ids)
+        logprobs = [at[token].logprob for at, token in zip(output.logprobs, tokens, strict=True)]
+        text = text_of(self.tokenizer, tokens, self.end_tokens)
+        truncated = output.finish_reason == "length"
+        return Response(tokens, np.array(logprobs, np.float32), text, truncated)
+
+    async def _request(self, llm: Any, name: str, draw: Draw, prompt: list[int]) -> Any:
+        """Let vLLM draw one response; it is aborted if this is cancelled."""
         from vllm import SamplingParams
+        from vllm.inputs.engine import tokens_input
         from vllm.sampling_params import RequestOutputKind
 
-        return SamplingParams(
+        parameters = SamplingParams(
             seed=draw.seed % SEEDS,
             temperature=self.temperature,
             max_tokens=self.max_new_tokens,
@@ -144,41 +157,6 @@ class VLLMEngine(AsyncEngine):
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
-
-    def _tokens_so_far(self, draw: Draw, future: Future[Result]) -> int:
-        outputs = self._llm.output_processor
-        requests = outputs.external_req_ids.get(self._name_of.get(draw, ""), ())
-        states = [outputs.request_states.get(request) for request in list(requests)]
-        tokens = sum(state.detokenizer.num_output_tokens() for state in states if state)
-        return tokens or super()._tokens_so_far(draw, future)
-
-    async def _complete(self, draw: Draw, prompt: list[int], parameters: Any) -> Result:
-        request = asyncio.create_task(self._request(draw, prompt, parameters))
-        try:
-            # vLLM never answers a request that it gets just when its process dies.
-            while not (await asyncio.wait({request}, timeout=1.0))[0]:
-                if self._llm.errored:
-                    return LostDraw(draw, "vLLM's process died")
-            output = request.result()
-        except Exception as error:  # vLLM may raise anything; the draw is lost
-            return LostDraw(draw, f"{type(error).__name__}: {error}")
-        finally:
-            request.cancel()
-            await asyncio.wait({request})
-        if output.finish_reason not in ("stop", "length"):
-            return LostDraw(draw, f"vLLM ended it with {output.finish_reason!r}")
-        tokens = list(output.token_ids)
-        logprobs = [at[token].logprob for at, token in zip(output.logprobs, tokens, strict=True)]
-        text = self.tokenizer.decode(tokens, skip_special_tokens=True)
-        truncated = output.finish_reason == "length"
-        return Completion(draw, tokens, np.array(logprobs, np.float32), text, truncated)
-
-    async def _request(self, draw: Draw, prompt: list[int], parameters: Any) -> Any:
-        """Let vLLM draw one response; it is aborted if this is cancelled."""
-        from vllm.inputs.engine import tokens_input
-
-        llm, name = self._llm, next(self._names)
-        self._name_of[draw] = name
         try:
             async for output in llm.generate(tokens_input(prompt), parameters, name):
                 response = output.outputs[0]
@@ -187,101 +165,166 @@ class VLLMEngine(AsyncEngine):
             # vLLM aborts by itself, but not while a request is still being submitted.
             await llm.abort(name)
             raise
-        finally:
-            if self._name_of.get(draw) == name:  # unless the draw was submitted again
-                del self._name_of[draw]
+
+    async def _make_ready(self) -> None:
+        """Restart vLLM's process if it died, or a restart failed; wake it up if it sleeps."""
+        async with self._starting:
+            while self._llm.errored or self._asleep:
+                if self._llm.errored:
+                    await self._restart()
+                else:
+                    await self._wake()
+
+    async def _restart(self) -> None:
+        if self.restarts == self.settings.restarts:
+            raise EngineError(
+                f"vLLM's process died {self.restarts + 1} times, or could not restart; its own "
+                "messages say why, and `engine.restarts` sets how often it is restarted"
+            )
+        self.restarts += 1
+        log.warning("vLLM's process died; restarting it (restart %d)", self.restarts)
+        await self._stop()
+        self._llm = await self._start()
 
     async def _start(self) -> Any:
         """Start vLLM's process, with the latest weights if there are any."""
-        with self._reaper.marking():
+        # The process inherits this mask: only this one handles Ctrl-C.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
             llm = start_process(self.path, self.context, self.slots, self.settings)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         await self._hand_over(llm)
         self._asleep = False
         return llm
+
+    async def _stop(self) -> None:
+        self._llm.shutdown(timeout=SHUTDOWN)  # a second time does nothing
+        await asyncio.sleep(0)  # in which its tasks end
 
     async def _hand_over(self, llm: Any) -> None:
         """Have vLLM read the latest weights, if it ever got any."""
         if self._weights is not None:
             await llm.collective_rpc("read_weights", args=(self._weights.path,))
 
-    def _unless_it_dies(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run something in vLLM; if that kills its process, `_revive` is to restart it."""
-        from vllm.v1.engine.exceptions import EngineDeadError
-
-        with suppress(EngineDeadError):
-            self._call(coroutine)
-
-    def _revive(self) -> None:
-        """Restart vLLM's process if it died, or a restart failed."""
-        if not self._llm.errored:
-            return
-        if self.restarts == self.settings.restarts:
-            raise EngineError(
-                f"vLLM's process died {self.restarts + 1} times, or could not restart; its own "
-                "messages say why, and `engine.restarts` sets how often it is restarted"
-            )
-        # Draws of the dead process fail by themselves; `wait` has yet to report them.
-        futures.wait(self._in_flight.values())
-        self.restarts += 1
-        log.warning("vLLM's process died; restarting it (restart %d)", self.restarts)
-        self._call(self._release())
-        self._llm = self._call(self._start())
-
-    async def _reload(self) -> None:
-        """Load the latest weights while no slot is taken, and clear the prefix cache."""
-        async with self._idle():
-            if self._asleep:
-                await self._wake()
-                return
-            await self._llm.pause_generation(clear_cache=True)
-            free_cached_memory()  # vLLM rebuilds each layer in memory beyond its own share
-            await self._hand_over(self._llm)
-            await self._llm.resume_generation()
+    async def _take_weights(self) -> None:
+        """Have vLLM read the latest weights, also if it sleeps or has died."""
+        if not (self._llm.errored or self._asleep):
+            with self._surviving():
+                await self._llm.pause_generation(clear_cache=True)
+                free_cached_memory()  # vLLM rebuilds each layer in memory beyond its own share
+                await self._hand_over(self._llm)
+                await self._llm.resume_generation()
+        await self._make_ready()
 
     async def _sleep(self) -> None:
-        """Free the device's memory while no slot is taken; this clears the prefix cache too."""
-        async with self._idle():
+        with self._surviving():
             await self._llm.sleep(self.settings.sleep_level)
             self._asleep = True
 
     async def _wake(self) -> None:
-        """Take the memory back if asleep: for the weights, which are loaded, then for the cache."""
-        from vllm.v1.engine.exceptions import EngineDeadError
-
-        if not self._asleep:
-            return
+        """Take the memory back: for the weights, which are loaded, then for the cache."""
         free_cached_memory()
-        try:
-            await self._llm.wake_up(["weights"])
-            if self._weights is None and self.settings.sleep_level == 2:
-                await self._llm.collective_rpc("reload_weights")  # those that it began with
-            await self._hand_over(self._llm)
-            await self._llm.wake_up(["kv_cache"])
-        except EngineDeadError:
-            raise
-        except Exception as error:  # whatever the device reports
-            raise EngineError(
-                "vLLM could not reclaim the memory it had freed (engine.sleep_level); lower "
-                f"engine.gpu_memory_utilization if it is not free: {error}"
-            ) from error
-        self._asleep = False
+        with self._surviving():
+            try:
+                await self._llm.wake_up(["weights"])
+                if self._weights is None and self.settings.sleep_level == 2:
+                    await self._llm.collective_rpc("reload_weights")  # those that it began with
+                await self._hand_over(self._llm)
+                await self._llm.wake_up(["kv_cache"])
+            except Exception as error:  # whatever the device reports
+                raise EngineError(
+                    "vLLM could not reclaim the memory it had freed (engine.sleep_level); lower "
+                    f"engine.gpu_memory_utilization if it is not free: {error}"
+                ) from error
+            self._asleep = False
 
-    @asynccontextmanager
-    async def _idle(self) -> AsyncIterator[None]:
-        """Hold all slots, once the draws in flight have ended."""
-        for _ in range(self.slots):
-            await self._free.acquire()
+    @contextmanager
+    def _surviving(self) -> Iterator[None]:
+        """Pass over what vLLM raises if its process has died: `_make_ready` restarts it."""
         try:
             yield
-        finally:
-            for _ in range(self.slots):
-                self._free.release()
-
-    async def _release(self) -> None:
-        self._llm.shutdown(timeout=SHUTDOWN)  # a second time does nothing
-        await end_other_tasks()
+        except Exception:
+            if not self._llm.errored:
+                raise
 
     def _drop_weights(self) -> None:
         if self._weights is not None:
             self._weights.close()
         self._weights = None
+
+
+def _tokens_so_far(llm: Any, name: str) -> int:
+    """Return the number of tokens that a request under way has drawn."""
+    outputs = llm.output_processor
+    requests = outputs.external_req_ids.get(name, ())
+    states = [outputs.request_states.get(request) for request in list(requests)]
+    return sum(state.detokenizer.num_output_tokens() for state in states if state)
+
+
+def start_process(path: str, context: int, slots: int, settings: VLLMSettings) -> Any:
+    """Start vLLM's asynchronous engine on the running event loop; the arguments are `VLLMEngine`'s.
+
+    Raises:
+        EngineError: vLLM is not installed, or did not start.
+    """
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    os.environ[PARENT] = str(os.getpid())
+    try:
+        from vllm import AsyncEngineArgs
+        from vllm.platforms import current_platform
+        from vllm.v1.engine.async_llm import AsyncLLM
+    except ImportError as error:
+        raise EngineError(f"engine.type = 'vllm' needs vLLM: pip install vllm ({error})") from None
+    free_cached_memory()
+    arguments = AsyncEngineArgs(
+        model=path,
+        dtype=settings.dtype,
+        max_model_len=context,
+        max_num_seqs=slots,
+        gpu_memory_utilization=settings.gpu_memory_utilization,
+        tensor_parallel_size=settings.tensor_parallel_size,
+        enforce_eager=settings.enforce_eager,
+        enable_sleep_mode=settings.sleep_level > 0,
+        enable_prefix_caching=True,
+        # On the CPU, chunking a prompt changes the random numbers of its response.
+        enable_chunked_prefill=False if current_platform.is_cpu() else None,
+        logprobs_mode="processed_logprobs",
+        load_format="safetensors",
+        trust_remote_code=False,
+        skip_tokenizer_init=True,
+        generation_config="vllm",
+        worker_extension_cls="rollwise.engines.vllm_worker.WeightReader",
+        disable_log_stats=True,
+    )
+    try:
+        return AsyncLLM.from_engine_args(arguments)
+    except (RuntimeError, ValueError, OSError) as error:
+        raise EngineError(f"vLLM did not start with {path}: {error}") from error
+
+
+def free_cached_memory() -> None:
+    """Return memory that torch keeps for this process, but does not use, to the device."""
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
+
+
+class SharedWeights:
+    """A model's weights in a file in memory, which is on no disk, for `torch.load`.
+
+    They are copied once, tensor by tensor, from any device. Linux only.
+
+    Attributes:
+        path: Where other processes of this user find the file while this process runs.
+    """
+
+    def __init__(self, weights: Mapping[str, Tensor]) -> None:
+        self._file = open(os.memfd_create("rollwise-weights"), "wb")  # noqa: SIM115
+        self.path = f"/proc/{os.getpid()}/fd/{self._file.fileno()}"
+        torch.save({name: tensor.detach() for name, tensor in weights.items()}, self._file)
+        self._file.flush()
+
+    def close(self) -> None:
+        """Free the memory; processes that have the file open keep what they read."""
+        self._file.close()

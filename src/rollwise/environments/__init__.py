@@ -8,7 +8,6 @@ Importing this package does not load the library.
 from rollwise.environments.calculator import Calculator
 from rollwise.environments.episodes import (
     EpisodeEnvironment,
-    EpisodeLost,
     Opening,
     Play,
     SingleTurn,
@@ -24,7 +23,6 @@ __all__ = [
     "ENVIRONMENTS",
     "EnvironmentSource",
     "EpisodeEnvironment",
-    "EpisodeLost",
     "Opening",
     "Play",
     "SingleTurn",

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 
 from rollwise.environments.episodes import EpisodeEnvironment, Opening, Play, Turn
-from rollwise.sampling.checks import setting, share
+from rollwise.sampling.checks import Share
 
 CALL = re.compile(r"(-?\d+)([+-]\d+)")
 """What the calculator takes: the last word of a turn, such as `12-9`."""
@@ -22,10 +22,8 @@ class Calculator(EpisodeEnvironment):
     is calculated: `7 12-9` is answered by `3 `.
     """
 
-    failure_rate: float = setting(0.25, "How often it answers `? ` instead of the sum.")
-
-    def __post_init__(self) -> None:
-        share("failure_rate", self.failure_rate)
+    failure_rate: Share = 0.25
+    """Probability that it answers `? ` instead of the sum."""
 
     def begin(self, opening: Opening) -> Play:
         """Begin an episode; when the calculator fails is set by its seed."""

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from rollwise.plugins import wrong_result
+from rollwise.sampling.checks import Checked
 
 Message = Mapping[str, str]
 """A message of a conversation: `role` and `content`."""
@@ -58,10 +59,10 @@ class Play(Protocol):
         """Answer `reply`, what the model said without special tokens.
 
         An ordinary method must be quick, because all other episodes wait for it. A method that
-        waits for something should be `async`: it runs on an event loop beside the others.
+        waits for something should be `async`: it runs beside the others.
 
         Raises:
-            EpisodeLost: The environment is at fault; the draw is drawn again.
+            LostDraw: The environment is at fault; the draw is drawn again (`rollwise.step`).
             Exception: Anything else ends the episode as failed, with reward 0.
         """
 
@@ -97,11 +98,7 @@ def _are_messages(said: object) -> bool:
     )
 
 
-class EpisodeLost(Exception):
-    """Raised by an environment to have a draw drawn again, because its own service failed."""
-
-
-class EpisodeEnvironment:
+class EpisodeEnvironment(Checked):
     """Base class of the environments that `episode.type` can name.
 
     A subclass is a frozen dataclass, whose fields are its settings. Write `begin`.

@@ -1,7 +1,7 @@
 """Response -> reward.
 
 Importing this package loads no grading library: the workers that use one import it. To add a
-grader, write its file and its settings, and register the settings in `GRADERS`.
+grader, write its file and its settings, and register the settings in `settings.GRADERS`.
 """
 
 from rollwise.grading.code import CodeGrader
@@ -9,24 +9,8 @@ from rollwise.grading.environment import EnvironmentGrader
 from rollwise.grading.function import FunctionGrader, as_compute_score, as_reward_function
 from rollwise.grading.grader import ExactGrader, Grader
 from rollwise.grading.mathematics import MathGrader
-from rollwise.grading.settings import (
-    CodeSettings,
-    EnvironmentGraderSettings,
-    ExactSettings,
-    FunctionSettings,
-    GraderInputs,
-    GraderSettings,
-    MathSettings,
-)
-
-GRADERS: dict[str, type[GraderSettings]] = {
-    "exact": ExactSettings,
-    "math": MathSettings,
-    "code": CodeSettings,
-    "function": FunctionSettings,
-    "environment": EnvironmentGraderSettings,
-}
-"""What `grading.type` may be."""
+from rollwise.grading.settings import GRADERS, GraderInputs, GraderSettings
+from rollwise.grading.weighted import WeightedGrader
 
 __all__ = [
     "GRADERS",
@@ -38,6 +22,7 @@ __all__ = [
     "GraderInputs",
     "GraderSettings",
     "MathGrader",
+    "WeightedGrader",
     "as_compute_score",
     "as_reward_function",
 ]

@@ -1,25 +1,49 @@
 """Grading code by running it against a problem's tests, inside a sandbox."""
 
+import ast
 import functools
 import re
+import sys
+import textwrap
 
-from rollwise.grading.conversation import NoReply, check_sandbox, sandboxed
-from rollwise.grading.program_usage import BUSY
+from rollwise.grading.conversation import START_TIMEOUT, NoReply, check_sandbox, sandboxed
+from rollwise.grading.pool import WorkerGrader
 from rollwise.grading.sandbox import ProgramLimits
-from rollwise.grading.testcases import read_tests
+from rollwise.grading.testcases import read_tests, statements_of
 from rollwise.grading.worker import GradeFunction, Limits
-from rollwise.grading.worker_grader import WorkerGrader
 
-OVERHEAD = 30.0
-"""Seconds by the clock that a worker may take beyond a program's own, to start and compare."""
-
-_FENCED = re.compile(r"^[ \t]*+```[^\n`]*+\n(.*?)(?:^[ \t]*+```|\Z)", re.DOTALL | re.MULTILINE)
+_FENCED = re.compile(
+    r"^[ \t]*+(?:(?:[-*+>]|\d++[.)])[ \t]*+)?"
+    r"(?P<fence>`{3,}+|~{3,}+)([^\n`]*+)\n"
+    r"(.*?)(?:^[ \t]*+(?P=fence)[`~]*+[ \t]*+$|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
+_PYTHON = re.compile(r"[\s{.]*(?:python|py)[\d.]*\b", re.IGNORECASE)
 
 
 def code_of(response: str) -> str:
-    """Return a response's last fenced block, closed or not; all of it where there is none."""
-    blocks = _FENCED.findall(response)
-    return blocks[-1] if blocks else response
+    """Return the program in a response: its last fenced block of Python, closed or not.
+
+    Without a block that is tagged as Python, it is the last one without a tag that has a statement
+    (so that it is no sample of output), and without any block the whole response. What comes before
+    the end of a model's thinking does not count; all of a response that never ends it is thinking.
+    """
+    answer = response.rpartition("</think>")[2]
+    if "<think>" in answer:
+        return ""
+    blocks = [(tag.strip(), textwrap.dedent(code)) for _, tag, code in _FENCED.findall(answer)]
+    if not blocks:
+        return answer
+    tagged = [code for tag, code in blocks if _PYTHON.match(tag)]
+    untagged = [code for tag, code in blocks if not tag]
+    programs = tagged or [code for code in untagged if _has_statement(code)] or untagged or [""]
+    return programs[-1]
+
+
+def _has_statement(code: str) -> bool:
+    return any(
+        not isinstance(s, ast.Expr) or isinstance(s.value, ast.Call) for s in statements_of(code)
+    )
 
 
 class CodeGrader(WorkerGrader):
@@ -31,10 +55,8 @@ class CodeGrader(WorkerGrader):
     count as `failures`.
 
     Args:
-        timeout: Seconds for all tests of one response: of processor time while the program
-            computes, so that other load on the machine changes no result, and by the clock while it
-            sleeps. By the clock, the limit in all is ten times as long.
-        workers: Programs that run at a time; None means one for each CPU, at most 16.
+        timeout: Seconds for all tests of one response; see `ProgramUsage`.
+        workers: Programs that run at a time; see `WorkerGrader`.
         uncontained: Run programs as this user, without a sandbox: they can read and delete what
             this user can. Only for a machine that you can afford to lose.
 
@@ -46,8 +68,9 @@ class CodeGrader(WorkerGrader):
     def __init__(
         self, timeout: float = 10.0, workers: int | None = None, *, uncontained: bool = False
     ) -> None:
-        Limits(wall=timeout)  # checks it
-        limits = Limits(wall=BUSY * timeout + OVERHEAD, cpu=timeout)
+        Limits(timeout)  # checks it
+        # A program's own limit holds before that: a worker starts two sandboxes, and compares.
+        limits = Limits(2 * (START_TIMEOUT + timeout) + timeout)
         if not uncontained:
             check_sandbox()
         load = functools.partial(_load, ProgramLimits(timeout, uncontained=uncontained))
@@ -56,12 +79,13 @@ class CodeGrader(WorkerGrader):
 
 def _load(limits: ProgramLimits) -> GradeFunction:
     start = functools.partial(sandboxed, limits)
+    sys.set_int_max_str_digits(0)  # tests may have integers of any length
 
     def grade(response: str, answer: str) -> float:
         tests = read_tests(answer)
         try:
             return float(tests.passed_by(code_of(response), start))
-        except (NoReply, KeyError, TypeError, ValueError, RecursionError):  # it sent no plain data
+        except (NoReply, LookupError, TypeError, ValueError, RecursionError):  # no plain data
             return 0.0
 
     return grade

@@ -1,5 +1,7 @@
 """Talking to `program.py` inside a sandbox; and testing whether a sandbox works here."""
 
+import functools
+import inspect
 import json
 import math
 import os
@@ -8,11 +10,10 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from rollwise.errors import ConfigError
-from rollwise.grading import program
+from rollwise.grading import mirrors, objects, plain_data, program, running
 from rollwise.grading.program_usage import ProgramUsage
 from rollwise.grading.sandbox import DISK, ProgramLimits, bubblewrap, no_sandbox
 
@@ -53,6 +54,10 @@ class Conversation:
         """Send a message, and `receive` the answer."""
         self.send(message)
         return self.receive(longest)
+
+    def call(self, name: str, *args: Any) -> Any:
+        """Call a function of a program with plain data, as `encode` writes it; see `Peer`."""
+        return self.ask({"do": "entry", "on": None, "args": [name, *args], "kwargs": {}})
 
     def send(self, message: Any) -> None:
         """Send a message; if nobody reads it, `receive` will raise."""
@@ -100,7 +105,8 @@ def sandboxed(limits: ProgramLimits, first: Mapping[str, Any]) -> Iterator[Conve
     A RuntimeError says why it cannot start.
     """
     start = no_sandbox if limits.uncontained else bubblewrap
-    with start(Path(program.__file__).read_text()) as process:
+    folders = first.get("folders", ())
+    with start(_script(first["mode"]), folders) as process:
         talk = Conversation(process, START_TIMEOUT, limits.memory + DISK)
         try:
             further = {"limits": _rlimits(limits), "isolated": not limits.uncontained}
@@ -112,6 +118,21 @@ def sandboxed(limits: ProgramLimits, first: Mapping[str, Any]) -> Iterator[Conve
             raise RuntimeError(f"the sandbox cannot start: {why}") from None
         talk.extend(limits.seconds)
         yield talk
+
+
+@functools.cache
+def _script(mode: str) -> str:
+    """Return the text of `program.py`, with the modules that it imports in a mode before it."""
+    needed = {"program": [], "functions": [plain_data, mirrors, objects]}
+    needed["tests"] = [*needed["functions"], running]
+    modules = {module.__name__: inspect.getsource(module) for module in needed[mode]}
+    load = (
+        "import sys, types\n"
+        f"for name, text in {modules!r}.items():\n"
+        "    sys.modules[name] = types.ModuleType(name)\n"
+        "    exec(compile(text, name, 'exec'), vars(sys.modules[name]))\n"
+    )
+    return load + inspect.getsource(program)
 
 
 def _rlimits(limits: ProgramLimits) -> dict[str, int]:
@@ -128,11 +149,10 @@ def _rlimits(limits: ProgramLimits) -> dict[str, int]:
 
 def check_sandbox() -> None:
     """Run a program that looks for what it must not reach; a ConfigError refuses a bad sandbox."""
-    call = {"call": "leaks", "args": [], "kwargs": ["dict", []]}
     try:
         with sandboxed(ProgramLimits(START_TIMEOUT), {"mode": "functions", "code": _PROBE}) as talk:
             talk.receive()
-            leaks: list[str] = program.decode(talk.ask(call)["value"])
+            leaks: list[str] = plain_data.decode(talk.call("leaks")["value"])
         if not leaks:
             return
         complaint = f"it leaves open: {', '.join(leaks)}"

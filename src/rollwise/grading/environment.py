@@ -5,24 +5,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from rollwise.environments import EnvironmentSource
+from rollwise.grading.pool import WorkerGrader
 from rollwise.grading.worker import GradeFunction, Limits
-from rollwise.grading.worker_grader import WorkerGrader
-
-START_TIMEOUT = 1800.0
-"""Seconds for a worker to open the environment, which may have to prepare a large data set."""
 
 
 class EnvironmentGrader(WorkerGrader):
     """Gives each response the reward of an environment's task.
 
-    The answer to a problem is the environment's row, as `read_problems` returns it. The environment
-    runs in worker processes, each of which opens it.
+    The answer to a problem is the environment's row, as `read_problems` returns it. Each worker
+    process opens the environment.
 
     Args:
         name: An installed environment, or a module in the current directory.
         arguments: The settings of the taskset.
-        timeout: Seconds for one response.
-        workers: Processes; see `FunctionGrader`.
+        timeout: Seconds for one response; see `Limits`.
+        workers: Processes; see `WorkerGrader`.
 
     Raises:
         ConfigError: No environment has this name, it cannot be loaded, or is not single-turn.
@@ -37,7 +34,7 @@ class EnvironmentGrader(WorkerGrader):
     ) -> None:
         load = functools.partial(_load, EnvironmentSource(name, arguments or {}))
         load()
-        super().__init__(load, Limits(wall=timeout, start=START_TIMEOUT), workers)
+        super().__init__(load, Limits(timeout), workers)
 
 
 def _load(source: EnvironmentSource) -> GradeFunction:

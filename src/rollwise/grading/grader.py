@@ -1,32 +1,61 @@
 """What every grader does: give each response its reward; and the simplest one."""
 
-import contextlib
-from collections.abc import Sequence
-from concurrent.futures import Future
-from typing import Any, Protocol, Self, runtime_checkable
+import asyncio
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.plugins import wrong_result
-from rollwise.step.session import finished
+from rollwise import loops
+from rollwise.sampling import Score
+
+Row = Mapping[str, Any]
+"""What is known of a problem besides its answer: the text of its `prompt`, its `messages`, its
+`data_source`, and the columns of its data that the grader takes (`Columns`)."""
+
+Columns = Mapping[str, bool]
+"""Columns of the data that something takes, and whether it needs them; `*` stands for all."""
+
+NO_COLUMNS: Columns = MappingProxyType({})
+
+FAILED = Score(0.0)
+"""The reward that stands, as this very object, for a failure to grade."""
 
 
-@runtime_checkable
-class Grader(Protocol):
+class Grader(ABC):
     """Gives each response its reward; also a context manager that closes itself.
 
-    A grader of your own inherits from this and defines only `grade`, if that cannot hang or
-    crash. `rollwise.grading.testing.GraderContract` tests any grader.
+    A grader of your own inherits from this and defines only `reward`; its parameter `row` may be
+    left out.
+    `rollwise.grading.testing.GraderContract` tests any grader.
 
     Attributes:
         failures: Responses that got no reward, over the grader's life, because grading them
             raised, hung, or returned something that is not a finite number.
+        columns: Columns of the data that it takes.
     """
 
     failures: int = 0
+    columns: Columns = NO_COLUMNS
 
-    def grade(self, responses: Sequence[str], answers: Sequence[str]) -> NDArray[np.float64]:
+    @abstractmethod
+    async def reward(self, response: str, answer: str, row: Row | None = None) -> float:
+        """Grade a response against the reference answer of its problem.
+
+        Others are graded meanwhile, so that it must wait for what takes long, or start it in
+        another process (`WorkerGrader`).
+
+        Returns:
+            A finite reward, which may be a `rollwise.Score`; 0.0 where grading failed.
+        """
+
+    def grade(
+        self, responses: Sequence[str], answers: Sequence[str], rows: Sequence[Row] | None = None
+    ) -> NDArray[np.float64]:
         """Grade n responses against the reference answers of their problems.
 
         Returns:
@@ -36,22 +65,20 @@ class Grader(Protocol):
             ValueError: Not as many answers as responses.
             TypeError: Something that is not text.
         """
+        return np.array(self.scores(responses, answers, rows), dtype=np.float64)
 
-    def submit(self, responses: Sequence[str], answers: Sequence[str]) -> list[Future[float]]:
-        """Begin what `grade` does; return futures of the rewards, in the order of `responses`.
+    def scores(
+        self, responses: Sequence[str], answers: Sequence[str], rows: Sequence[Row] | None = None
+    ) -> list[float]:
+        """Do what `grade` does; rewards that are a `rollwise.Score` stay so."""
+        check_pairs(responses, answers)
+        takes_rows = rows is not None and "row" in inspect.signature(self.reward).parameters
+        given = (responses, answers, rows) if rows and takes_rows else (responses, answers)
 
-        The default, for quick graders, grades them at once. Raises as `grade`.
+        async def rewards() -> list[float]:
+            return await asyncio.gather(*map(self.reward, *given))
 
-        Raises:
-            PluginError: The `grade` of a user's class did not return finite rewards, one per
-                response.
-        """
-        rewards: Any = self.grade(responses, answers)
-        with contextlib.suppress(TypeError, ValueError):
-            values = np.asarray(rewards, dtype=np.float64)
-            if values.shape == (len(responses),) and np.isfinite(values).all():
-                return [finished(reward) for reward in values.tolist()]
-        raise wrong_result(self, "grade", f"{len(responses)} finite rewards", rewards)
+        return loops.run(rewards())
 
     def close(self) -> None:
         """Release what the grader holds; a second call does nothing."""
@@ -85,10 +112,5 @@ class ExactGrader(Grader):
     running sums: `7 12 3 6=6` is correct for the answer `6`.
     """
 
-    def grade(self, responses: Sequence[str], answers: Sequence[str]) -> NDArray[np.float64]:
-        check_pairs(responses, answers)
-        correct = [
-            response.rpartition("=")[2].strip() == answer.strip()
-            for response, answer in zip(responses, answers, strict=True)
-        ]
-        return np.array(correct, dtype=np.float64)
+    async def reward(self, response: str, answer: str, row: Row | None = None) -> float:
+        return float(response.rpartition("=")[2].strip() == answer.strip())

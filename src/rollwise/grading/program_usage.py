@@ -14,7 +14,8 @@ _TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 class Used(NamedTuple):
     """What a process and its descendants took, even those that ended, and the memory they hold.
 
-    It is active if a thread runs, or waits for a processor or a disk.
+    It is active if a thread runs, or waits for a processor or a disk. (psutil tells that of a
+    process's first thread alone, which sleeps while it waits for those that compute.)
     """
 
     seconds: float
@@ -27,11 +28,16 @@ class ProgramUsage:
 
     While one of them computes, or waits for a processor, the time of processors counts; while all
     sleep, the clock's. So other load on the machine does not count, and a program that sleeps does
-    not sleep for ever. By the clock, the limit is `BUSY` times as long. Where the system does not
-    tell (other than Linux; the client of a container), the clock alone counts.
+    not sleep for ever. By the clock, the limit is `BUSY` times as long; where the system does not
+    tell (other than Linux), that alone counts.
+
+    Attributes:
+        computed: Seconds of processor time since the beginning.
     """
 
-    def __init__(self, pid: int, seconds: float, memory: int) -> None:
+    computed = 0.0
+
+    def __init__(self, pid: int, seconds: float, memory: int | None = None) -> None:
         self._pid, self._left, self._memory = pid, seconds, memory
         self._last = time.monotonic()
         self._deadline = self._last + BUSY * seconds
@@ -46,13 +52,12 @@ class ProgramUsage:
         """Look at the processes, and return the seconds left; 0 if they take too much memory."""
         now, used = time.monotonic(), used_by(self._pid)
         passed, self._last = now - self._last, now
-        if used is None:
-            self._left -= passed
-        elif used.memory > self._memory:
-            return 0.0
-        else:
-            self._left -= max(used.seconds - self._used, 0.0 if used.is_active else passed)
-            self._used = used.seconds
+        if used is not None:
+            computed, self._used = used.seconds - self._used, used.seconds
+            self._left -= max(computed, 0.0 if used.is_active else passed)
+            self.computed += computed
+            if self._memory is not None and used.memory > self._memory:
+                return 0.0
         return max(0.0, min(self._left, self._deadline - now))
 
 

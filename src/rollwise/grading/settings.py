@@ -1,17 +1,22 @@
 """The graders that `grading.type` names: the settings of each, and how it is opened."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from rollwise.answers import why_unreadable
 from rollwise.errors import ConfigError
 from rollwise.grading.code import CodeGrader
 from rollwise.grading.environment import EnvironmentGrader
 from rollwise.grading.function import FunctionGrader
-from rollwise.grading.grader import ExactGrader, Grader
+from rollwise.grading.grader import NO_COLUMNS, Columns, ExactGrader, Grader
 from rollwise.grading.mathematics import MathGrader
-from rollwise.plugins import wrong_result
-from rollwise.sampling.checks import setting
+from rollwise.grading.memory import InMemoryGrader
+from rollwise.grading.weighted import WeightedGrader
+from rollwise.plugins import IN_MEMORY, is_plugin, wrong_result
+
+INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,7 @@ class GraderInputs:
         environment: The environment of `verifiers` that `data` names, if any.
         environment_arguments: What it is opened with.
         folder: Where the user's modules may be, besides the current folder.
+        answer_column: The data's column of answers, if it is not `answer`.
     """
 
     timeout: float
@@ -31,26 +37,7 @@ class GraderInputs:
     environment: str = ""
     environment_arguments: Mapping[str, Any] = field(default_factory=dict)
     folder: str | None = None
-
-
-def make_grader(section: Any, data: Any, folder: str | None = None) -> Grader:
-    """Open the grader that the section `grading` names; modules may be in `folder` too.
-
-    Raises:
-        ConfigError: The user's function or environment cannot be found, or no sandbox works here.
-        PluginError: The `open` of a user's class returned no grader.
-    """
-    inputs = GraderInputs(
-        section.timeout, section.workers, data.environment, data.environment_arguments, folder
-    )
-    settings = section.make()
-    grader = settings.open(inputs)
-    if not isinstance(grader, Grader):
-        raise wrong_result(settings, "open", "a rollwise.grading.Grader", grader)
-    return grader
-
-
-INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
+    answer_column: str | None = None
 
 
 class GraderSettings:
@@ -64,8 +51,15 @@ class GraderSettings:
 
     timeout: ClassVar[float] = 2.0
     right_or_wrong: ClassVar[bool] = False
-
     instruction: ClassVar[str] = INSTRUCTION
+
+    def why_unreadable(self, answer: str) -> str | None:
+        """Return why no response can be correct by a reference answer; None if one can."""
+        return None
+
+    def columns(self, inputs: GraderInputs) -> Columns:
+        """Return which columns of the data the grader is given; raises what `open` does."""
+        return NO_COLUMNS
 
     def open(self, inputs: GraderInputs) -> Grader:
         """Make the grader.
@@ -76,11 +70,32 @@ class GraderSettings:
         raise NotImplementedError
 
 
+def make_grader(section: Any, data: Any, folder: str | None = None) -> Grader:
+    """Open the grader that the section `grading` names; modules may be in `folder` too.
+
+    Raises:
+        ConfigError: The user's function or environment cannot be found, or no sandbox works here.
+        PluginError: The `open` of a user's class returned no grader.
+    """
+    settings = section.make()
+    grader = settings.open(inputs_of(section, data, folder))
+    if not isinstance(grader, Grader):
+        raise wrong_result(settings, "open", "a rollwise.grading.Grader", grader)
+    return grader
+
+
+def inputs_of(section: Any, data: Any, folder: str | None) -> GraderInputs:
+    """Gather what a grader is opened with from the sections `grading` and `data`."""
+    environment = (data.environment, data.environment_arguments)
+    own = (section.timeout, section.workers)
+    return GraderInputs(*own, *environment, folder, data.answer_column)
+
+
 @dataclass(frozen=True)
 class ExactSettings(GraderSettings):
     """The text after the last `=` is the answer."""
 
-    right_or_wrong: ClassVar[bool] = True
+    right_or_wrong = True
 
     def open(self, inputs: GraderInputs) -> Grader:
         return ExactGrader()
@@ -88,9 +103,12 @@ class ExactSettings(GraderSettings):
 
 @dataclass(frozen=True)
 class MathSettings(GraderSettings):
-    """Mathematics, by Math-Verify."""
+    """Mathematics: the final answer, in any form."""
 
-    right_or_wrong: ClassVar[bool] = True
+    right_or_wrong = True
+
+    def why_unreadable(self, answer: str) -> str | None:
+        return why_unreadable(answer)
 
     def open(self, inputs: GraderInputs) -> Grader:
         return MathGrader(inputs.timeout, inputs.workers)
@@ -100,12 +118,11 @@ class MathSettings(GraderSettings):
 class CodeSettings(GraderSettings):
     """Code, by running it against the problem's tests."""
 
-    timeout: ClassVar[float] = 10.0
-    right_or_wrong: ClassVar[bool] = True
+    timeout = 10.0
+    right_or_wrong = True
 
-    uncontained: bool = setting(
-        False, "Run responses' programs without a sandbox; they can do whatever you can."
-    )
+    uncontained: bool = False
+    """Run responses' programs without a sandbox; they can do whatever you can."""
 
     def open(self, inputs: GraderInputs) -> Grader:
         return CodeGrader(inputs.timeout, inputs.workers, uncontained=self.uncontained)
@@ -113,34 +130,75 @@ class CodeSettings(GraderSettings):
 
 @dataclass(frozen=True)
 class FunctionSettings(GraderSettings):
-    """A function of your own."""
+    """A function of your own, or several weighted ones."""
 
-    function: str = setting(
-        "",
-        "`module:function`, of a response and its reference answer, or in the form of verl's "
-        "`compute_score` or of TRL's reward functions.",
-    )
-
+    timeout = 10.0
     settings: ClassVar[Mapping[str, Any]] = {}
 
+    function: str = ""
+    """`module:function` that takes a response and its reference answer, or has the signature of
+    verl's `compute_score` or of TRL's reward functions."""
+    functions: dict[str, str] = field(default_factory=dict)
+    """Several functions by names of your own, whose rewards are added up; `module:function`,
+    `module:Class`, `math`, `exact`, `code` or `environment`."""
+    weights: dict[str, float] = field(default_factory=dict)
+    """Weights of `functions` by name; default: 1."""
+    correct: str = ""
+    """Which of `functions` says whether a response is correct; default: the first."""
+
     def __post_init__(self) -> None:
-        if not self.function:
-            raise ValueError("type 'function' needs function = 'module:function'")
+        if bool(self.function) == bool(self.functions):
+            raise ValueError(
+                "type 'function' needs function = 'module:function', or functions = {NAME = "
+                "'module:function', ...}"
+            )
+        kinds = GRADERS.keys() - {"function"}
+        for name, named in self.functions.items():
+            if not (is_plugin(named) or named in kinds) or name in ("score", "acc"):
+                raise ValueError(
+                    f"functions must be {', '.join(sorted(kinds))} or 'module:function', by names "
+                    f"other than `score` and `acc`, got {name} = {named!r}"
+                )
+        for name in {*self.weights, *filter(None, [self.correct])} - {*self.functions}:
+            known = ", ".join(self.functions) or "no functions"
+            raise ValueError(
+                f"weights and correct must name one of functions ({known}), got {name}"
+            )
+        if not all(map(math.isfinite, self.weights.values())):
+            raise ValueError(f"weights must be finite, got {self.weights}")
+
+    def why_unreadable(self, answer: str) -> str | None:
+        parts = self._parts
+        return parts[self._correct].why_unreadable(answer) if parts else None
+
+    def columns(self, inputs: GraderInputs) -> Columns:
+        return self.open(inputs).columns
 
     def open(self, inputs: GraderInputs) -> Grader:
-        timeout, workers, folder = inputs.timeout, inputs.workers, inputs.folder
+        if self.functions:
+            graders = {name: part.open(inputs) for name, part in self._parts.items()}
+            return WeightedGrader(graders, self.weights, self._correct)
+        more = (inputs.workers, self.settings, inputs.folder, inputs.answer_column)
         try:
-            return FunctionGrader(self.function, timeout, workers, self.settings, folder)
+            if self.function.startswith(IN_MEMORY):
+                return InMemoryGrader(self.function, *more)
+            return FunctionGrader(self.function, inputs.timeout, *more)
         except (ValueError, TypeError, ImportError, AttributeError) as error:
             raise ConfigError(f"`grading`: {error}") from error
+
+    @property
+    def _parts(self) -> dict[str, GraderSettings]:
+        own = self.functions.items()
+        return {n: FunctionSettings(f) if is_plugin(f) else GRADERS[f]() for n, f in own}
+
+    @property
+    def _correct(self) -> str:
+        return self.correct or next(iter(self.functions), "")
 
 
 @dataclass(frozen=True)
 class PluginGrader(FunctionSettings):
-    """A class of your own: a dataclass with `grade(response, answer) -> float`.
-
-    An instance is made from `settings` in each worker process, where `grade` may hang or crash.
-    """
+    """A class of your own, of which each worker makes an instance from `settings`."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)  # type: ignore[misc]
 
@@ -149,9 +207,18 @@ class PluginGrader(FunctionSettings):
 class EnvironmentGraderSettings(GraderSettings):
     """The environment of `data.environment`."""
 
-    timeout: ClassVar[float] = 60.0
+    timeout = 60.0
 
     def open(self, inputs: GraderInputs) -> Grader:
-        return EnvironmentGrader(
-            inputs.environment, inputs.environment_arguments, inputs.timeout, inputs.workers
-        )
+        environment = (inputs.environment, inputs.environment_arguments)
+        return EnvironmentGrader(*environment, inputs.timeout, inputs.workers)
+
+
+GRADERS: dict[str, type[GraderSettings]] = {
+    "exact": ExactSettings,
+    "math": MathSettings,
+    "code": CodeSettings,
+    "function": FunctionSettings,
+    "environment": EnvironmentGraderSettings,
+}
+"""What `grading.type` may be; each but `function` may be among `grading.functions`, too."""

@@ -1,23 +1,21 @@
-"""The process that forks workers, hands jobs to them, and replaces those that die.
+"""The process that forks workers, hands jobs to them, and replaces those that die or freeze.
 
-Why no library does this: `pebble`, `loky` and `concurrent.futures` unpickle what a worker sends,
-and a hostile response may control that worker; only JSON is read here. The standard library's fork
-server gives every worker a pipe to the trainer's resource tracker (which deletes shared memory on
-request), runs the user's script again in each worker, and leaves hanging workers behind when the
-trainer is killed.
+Why no library does this: `pebble` waits for ever for an idle worker that has stopped, or whose
+interpreter a thread of an earlier response holds; `loky` fails all that is pending when one worker
+dies, and has no time limits; both unpickle what a worker sends, though a hostile response may
+control it. Only JSON is read here. The standard library's fork server gives every worker a pipe to
+the trainer's resource tracker (which deletes shared memory on request), runs the user's script
+again in each worker, and leaves hanging workers behind when the trainer is killed.
 """
 
 import contextlib
 import gc
 import itertools
 import json
-import math
 import multiprocessing
 import os
 import pickle
 import signal
-import socket
-import struct
 import sys
 import time
 from collections import deque
@@ -25,13 +23,22 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-from rollwise.grading.worker import RETRIED, Failure, Limits, Load, Result, failure_of, send, serve
+from rollwise.grading.program_usage import ProgramUsage
+from rollwise.grading.worker import Failure, Limits, Load, failure_of, limit_waits, send, serve
+from rollwise.sampling import Score
 
-REAP_EVERY = 0.5
-"""Seconds between looks for orphans that have ended, of which a long run has many thousands."""
+LOOK_EVERY = 0.5
+"""Seconds between looks at what workers take, and for orphans that have ended, of which a long run
+has many thousands."""
 
 PATIENCE = 1.0
 """Seconds for the rest of a worker's message; and, at the end, for what workers started to end."""
+
+FROZEN = 5.0
+"""Seconds in which an idle worker must have taken a job; one that does not is replaced."""
+
+TIMEOUT = "timeout"
+"""The kind of a failure that would only repeat itself: it computed for all its time."""
 
 LONGEST_MESSAGE = 64 * 1024
 """Bytes of a worker's message."""
@@ -50,18 +57,24 @@ class _Job:
 
 @dataclass(eq=False)
 class _Worker:
+    """A worker with a job, an idle one, or, until its deadline, one that starts.
+
+    What it takes for a job counts from the first look at it, which most jobs do not see.
+    """
+
     pid: int
     pipe: Connection
     deadline: float
     is_ready: bool = False
     job: _Job | None = None
+    usage: ProgramUsage | None = None
 
 
 def main(control_number: int) -> None:
     """Grade what the trainer sends through a connection until it ends.
 
-    A message from the trainer is a text and an answer; they are numbered as they come. A message to
-    it is a number and a result, or None and why no worker can start.
+    A message from the trainer is a text, an answer and perhaps a row; they are numbered as they
+    come. A message to it is a number and a result, or None and why no worker can start.
     """
     control = Connection(control_number)
     load, limits, workers, shared = pickle.load(sys.stdin.buffer)
@@ -102,19 +115,20 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve the trainer until it ends, which raises an EOFError or ConnectionError."""
+        every = min(LOOK_EVERY, self._limits.seconds / 10)
+        next_look = time.monotonic() + every
         while True:
             self._hand_out()
-            next_deadline = min((w.deadline for w in self._workers.values()), default=math.inf)
-            patience = min(REAP_EVERY, max(0.0, next_deadline - time.monotonic()))
-            for pipe in wait([self._control, *self._workers], patience):
+            for pipe in wait([self._control, *self._workers], every):
                 if pipe is self._control:
                     self._jobs.append(_Job(next(self._numbers), self._control.recv_bytes()))
                 else:
                     self._hear(self._workers[pipe])  # type: ignore[index]
-            self._reap()
-            for worker in [*self._workers.values()]:
-                if worker.deadline < time.monotonic():
-                    self._end_late(worker)
+            if time.monotonic() >= next_look:
+                self._reap()
+                for worker in [*self._workers.values()]:
+                    self._look(worker)
+                next_look = time.monotonic() + every
 
     def close(self) -> None:
         """End all workers, and wait for what they started."""
@@ -133,9 +147,14 @@ class Supervisor:
         idle = [w for w in self._workers.values() if w.is_ready and w.job is None]
         while self._jobs and idle:
             worker = idle.pop()
-            worker.job, worker.deadline = self._jobs.popleft(), time.monotonic() + self._limits.wall
-            with contextlib.suppress(OSError):  # it has died, which its pipe will say
+            worker.job, worker.usage = self._jobs.popleft(), None
+            try:
                 worker.pipe.send_bytes(worker.job.message)
+            except BlockingIOError:  # it is frozen, and did not get its job
+                self._jobs.appendleft(worker.job)
+                self._end(worker)
+            except OSError:  # it has died, which its pipe will say
+                continue
         starting = sum(not worker.is_ready for worker in self._workers.values())
         for _ in range(min(len(self._jobs) - starting, self._most - len(self._workers))):
             self._fork()
@@ -145,10 +164,8 @@ class Supervisor:
         if pid := os.fork():
             os.setpgid(pid, pid)  # what it starts ends with it
             theirs.close()
-            # A message that a worker only begins to send must not keep all others waiting.
-            with socket.socket(fileno=os.dup(ours.fileno())) as end:
-                patience = struct.pack("ll", int(PATIENCE), 0)
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
+            # A message that is only begun must not keep all others waiting.
+            limit_waits(ours, PATIENCE, FROZEN)
             self._workers[ours] = _Worker(pid, ours, time.monotonic() + self._limits.start)
             return
         try:
@@ -165,54 +182,54 @@ class Supervisor:
         """Take a message of a worker, which a hostile response may have written."""
         try:
             message = json.loads(worker.pipe.recv_bytes(LONGEST_MESSAGE))
-            if worker.job:
+            if worker.is_ready:
                 result, is_last = message
                 result = _checked(result)
         except (EOFError, OSError, ValueError, TypeError):
-            self._lose(worker)
+            self._lose(worker, "died", f"a worker ended with exit code {self._end(worker)}")
+            return
+        if not worker.is_ready and message == "":
+            worker.is_ready, self._lost_starts = True, 0
             return
         if worker.job:
-            send(self._control, [worker.job.number, result])
-            worker.job, worker.deadline = None, math.inf
-            if is_last:
-                self._end(worker)
-        elif worker.is_ready:  # it was not asked
-            self._end(worker)
-        elif message:
-            raise CannotStart(message)
-        else:
-            worker.is_ready, worker.deadline = True, math.inf
-            self._lost_starts = 0
-
-    def _lose(self, worker: _Worker) -> None:
-        """Handle the death of a worker; one that was starting may have been killed, once."""
-        code = self._end(worker)
-        if not worker.is_ready:
-            self._lost_starts += 1
-            if self._lost_starts > 1:
-                raise CannotStart(f"ended with exit code {code}")
-        elif code == -signal.SIGPROF:
-            self._fail(worker, "timeout", f"it took longer than {self._limits.cpu:g} s")
-        else:
-            self._fail(worker, "died", f"its worker died (exit code {code})")
-
-    def _end_late(self, worker: _Worker) -> None:
+            job, worker.job = worker.job, None
+            self._finish(job, result)
+            if not is_last:
+                return
         self._end(worker)
-        if not worker.is_ready:
-            raise CannotStart(f"not ready after {self._limits.start:g} s")
-        # Where processor time is limited and was not used up, the machine was too busy.
-        kind = "timeout" if self._limits.cpu is None else "stalled"
-        self._fail(worker, kind, f"it took longer than {self._limits.wall:g} s by the clock")
+        self._lose(worker, "", str(message))
 
-    def _fail(self, worker: _Worker, kind: str, reason: str) -> None:
-        job = worker.job
-        if job is None:
-            return
-        if kind in RETRIED and not job.tried:
+    def _look(self, worker: _Worker) -> None:
+        """End a worker that takes too long."""
+        if worker.job:
+            worker.usage = worker.usage or ProgramUsage(worker.pid, self._limits.seconds)
+            if not worker.usage.left():
+                self._end(worker)
+                computes = worker.usage.computed > self._limits.seconds / 2
+                kind = TIMEOUT if computes else "stalled"
+                self._lose(worker, kind, f"it took longer than {self._limits.seconds:g} s")
+        elif not worker.is_ready and time.monotonic() > worker.deadline:
+            self._end(worker)
+            self._lose(worker, "", f"not ready after {self._limits.start:g} s")
+
+    def _lose(self, worker: _Worker, kind: str, why: str) -> None:
+        """Do without a worker that has ended: try its job again; one may be killed as it starts."""
+        if worker.job:
+            self._finish(worker.job, Failure(kind, why))
+        elif not worker.is_ready:
+            self._lost_starts += 1
+            if self._lost_starts > 1 and not any(w.is_ready for w in self._workers.values()):
+                raise CannotStart(why)
+            if self._lost_starts > 1:
+                self._most = len(self._workers)
+
+    def _finish(self, job: _Job, result: float | dict[str, float] | Failure) -> None:
+        """Send the result of a job, unless it is a failure that is tried once more."""
+        if isinstance(result, Failure) and result.kind != TIMEOUT and not job.tried:
             job.tried = True
             self._jobs.appendleft(job)
         else:
-            send(self._control, [job.number, Failure(kind, reason)])
+            send(self._control, [job.number, result])
 
     def _end(self, worker: _Worker) -> int:
         """Kill a worker, if it has not ended, and what it started; return its exit code."""
@@ -235,12 +252,8 @@ class Supervisor:
         return False
 
 
-def _checked(result: object) -> Result:
-    if isinstance(result, list):
-        return Failure(*map(str, result))
-    if isinstance(result, float) and math.isfinite(result):
-        return result
-    raise ValueError("a reward must be finite")
+def _checked(result: object) -> float | dict[str, float] | Failure:
+    return Failure(*map(str, result)) if isinstance(result, list) else Score.of(result).told
 
 
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36

@@ -7,13 +7,10 @@ create them fail, as in Flatpak's filter; so do calls into parts of the kernel t
 """
 
 import errno
-import os
 import platform
 import socket
 import struct
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 _DENIED = {  # name: (number on x86_64, on aarch64)
     "memfd_create": (319, 279),
@@ -83,19 +80,3 @@ def filter_program() -> bytes | None:
     ]
     steps += [(_RETURN, 0, 0, _ALLOW)]
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
-
-
-@contextmanager
-def filter_file() -> Iterator[tuple[int, ...]]:
-    """Lend the file descriptor from which the filter can be read once; () if there is none."""
-    steps = filter_program()
-    if steps is None:
-        yield ()
-        return
-    reader, writer = os.pipe()
-    try:
-        os.write(writer, steps)  # a pipe holds far more
-        os.close(writer)
-        yield (reader,)
-    finally:
-        os.close(reader)

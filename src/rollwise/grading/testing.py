@@ -13,6 +13,7 @@ A class with `grade(response, answer) -> float` is tested as it is used, in work
 `make` returns `FunctionGrader("my_module:MyGrader", settings={"credit": 0.5})`.
 """
 
+import asyncio
 import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -20,10 +21,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rollwise import loops
 from rollwise.grading.grader import Grader
-
-PATIENCE = 120.0
-"""Seconds for a reward to come; only a broken grader takes that long."""
 
 HOSTILE = (
     "",
@@ -53,26 +52,21 @@ class GraderContract:
         """Make the grader to test."""
         raise NotImplementedError
 
-    def test_no_responses_have_no_rewards(self) -> None:
-        """An empty array of float64, and no future."""
-        with self.make() as grader:
-            assert isinstance(grader, Grader)
-            rewards = grader.grade([], [])
-            assert rewards.shape == (0,) and rewards.dtype == np.float64
-            assert grader.submit([], []) == []
-            assert grader.failures == 0
-
     def test_rewards_come_in_the_order_of_the_responses(self) -> None:
-        """By `grade` and by `submit`, for repeated pairs too."""
+        """By `grade`, and by `reward` for many at a time; for repeated pairs too."""
         pairs = [self.correct, self.incorrect, self.correct, self.correct, self.incorrect]
-        responses, answers = map(list, zip(*pairs, strict=True))
         expected = [self.reward, 0.0, self.reward, self.reward, 0.0]
         with self.make() as grader:
-            rewards = grader.grade(responses, tuple(answers))
-            assert rewards.shape == (5,) and rewards.dtype == np.float64
-            assert rewards.tolist() == expected
-            futures = grader.submit(responses, answers)
-            assert [future.result(PATIENCE) for future in futures] == expected
+            assert isinstance(grader, Grader)
+            for count in (0, 5):
+                rewards = grader.grade([r for r, _ in pairs[:count]], [a for _, a in pairs[:count]])
+                assert rewards.shape == (count,) and rewards.dtype == np.float64
+                assert rewards.tolist() == expected[:count]
+
+            async def together() -> list[float]:
+                return await asyncio.gather(*(grader.reward(*pair) for pair in pairs))
+
+            assert loops.run(together()) == expected
             assert grader.failures == 0
 
     def test_what_is_no_pair_of_texts_is_refused(self) -> None:
@@ -86,9 +80,8 @@ class GraderContract:
         ]
         with self.make() as grader:
             for kind, responses, answers, message in refused:
-                for method in (grader.grade, grader.submit):
-                    with pytest.raises(kind, match=re.escape(message)):
-                        method(responses, answers)
+                with pytest.raises(kind, match=re.escape(message)):
+                    grader.grade(responses, answers)
 
     def test_a_hostile_response_gets_a_finite_reward_and_costs_no_other(self) -> None:
         """Each may be a failure, and is counted at most once."""
@@ -108,16 +101,14 @@ class GraderContract:
         def grade(thread: int) -> bool:
             pairs = [(self.correct, self.reward), (self.incorrect, 0.0)][:: (-1) ** thread] * 3
             texts, expected = zip(*pairs, strict=True)
-            responses, answers = zip(*texts, strict=True)
-            return np.array_equal(grader.grade(responses, answers), expected)
+            return np.array_equal(grader.grade(*zip(*texts, strict=True)), expected)
 
         with self.make() as grader, ThreadPoolExecutor(4) as threads:
             assert all(threads.map(grade, range(4)))
 
     def test_it_can_be_closed_twice_and_unused(self) -> None:
-        """As a context, by hand, and with nothing graded."""
+        """As a context and by hand."""
         self.make().close()
         with self.make() as grader:
             grader.grade([self.correct[0]], [self.correct[1]])
-            grader.close()
             grader.close()

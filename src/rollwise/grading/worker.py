@@ -2,20 +2,23 @@
 
 import json
 import math
+import os
 import resource
-import signal
+import socket
+import struct
 import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple, SupportsFloat
+from typing import Any, NamedTuple
 
 from rollwise.errors import PluginError
+from rollwise.sampling import Score
 
-GradeFunction = Callable[[str, str], SupportsFloat]
-"""(response, answer) -> reward."""
+GradeFunction = Callable[..., Any]
+"""(response, answer), and a row where one was sent -> what `Score.of` reads."""
 
 Load = Callable[[], GradeFunction]
 """Makes the function in a worker; picklable."""
@@ -28,35 +31,26 @@ class Failure(NamedTuple):
     reason: str
 
 
-Result = float | Failure
-"""What grading one response gives: its reward, or why it has none."""
-
-RETRIED = {"died", "stalled"}
-"""Kinds of failures that may be the machine's fault: retried once."""
-
-
 @dataclass(frozen=True)
 class Limits:
     """What grading one response, and starting a worker, may take.
 
     Attributes:
-        wall: Seconds by the clock for one response.
-        cpu: Seconds of processor time for one response, which other load on the machine does not
-            use up; None for no limit.
+        seconds: Time for one response: of processors while it computes, so that other load on the
+            machine changes no reward, and by the clock while it sleeps (see `ProgramUsage`). A
+            failure is tried once more, unless it computed for all its time.
         memory: Bytes for one response, beyond what a worker holds when it is ready; None for no
             limit. Enforced on Linux.
-        start: Seconds for a worker to become ready, imports included.
+        start: Seconds by the clock for a worker to become ready, imports from a slow disk included.
     """
 
-    wall: float
-    cpu: float | None = None
+    seconds: float
     memory: int | None = None
-    start: float = 120.0
+    start: float = 1800.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.wall < math.inf:
-            timeout = self.cpu or self.wall
-            raise ValueError(f"timeout must be above 0 seconds and finite, got {timeout}")
+        if not 0 < self.seconds < math.inf:
+            raise ValueError(f"timeout must be above 0 seconds and finite, got {self.seconds}")
 
 
 def serve(pipe: Connection, load: Load, limits: Limits) -> None:
@@ -79,35 +73,20 @@ def serve(pipe: Connection, load: Load, limits: Limits) -> None:
     send(pipe, "")
     while not last:
         try:
-            text, answer = json.loads(pipe.recv_bytes())
+            job = json.loads(pipe.recv_bytes())
         except EOFError:
             return
-        # SIGPROF, left to its default action, ends the process even where C code hangs.
-        signal.setitimer(signal.ITIMER_PROF, limits.cpu or 0.0)
-        result = _grade(function, text, answer)
-        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        result = _grade(function, job)
         # What one response leaves behind must not take the memory of the next ones.
         last = limits.memory is not None and peak_memory() - ready_size > limits.memory // 4
         send(pipe, [result, last])
 
 
-def send(pipe: Connection, message: object) -> None:
-    """Send plain data as JSON."""
-    pipe.send_bytes(json.dumps(message).encode())
-
-
-def peak_memory() -> int:
-    """The most memory that this process has held, in bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
-def _grade(function: GradeFunction, text: str, answer: str) -> Result:
+def _grade(function: GradeFunction, job: list[Any]) -> float | dict[str, float] | Failure:
     try:
-        reward = float(function(text, answer))
+        return Score.of(function(*job)).told
     except BaseException as error:
         return failure_of(error)
-    return reward if math.isfinite(reward) else Failure("not finite", f"{reward} returned")
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -116,3 +95,25 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, PluginError):
         reason = str(error)
     return Failure(type(error.__cause__ or error).__name__, reason[:500])
+
+
+def limit_waits(pipe: Connection, receiving: float, sending: float) -> None:
+    """Let waits for a message, and for room to send one, end in a BlockingIOError; 0 for never."""
+    with socket.socket(fileno=os.dup(pipe.fileno())) as end:
+        for option, limit in ((socket.SO_RCVTIMEO, receiving), (socket.SO_SNDTIMEO, sending)):
+            end.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(limit), 0))
+
+
+def send(pipe: Connection, message: object) -> None:
+    """Send plain data as JSON; arrays as lists, and values of other kinds as text."""
+    pipe.send_bytes(json.dumps(message, default=_plain).encode())
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def peak_memory() -> int:
+    """Return the most memory that this process has held, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

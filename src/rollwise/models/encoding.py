@@ -34,9 +34,11 @@ def encode_prompts(
 ) -> EncodedPrompts:
     """Encode each problem; drop those whose prompt is too long, or leaves no room for a response.
 
-    A chat template, if any, renders the conversation and opens the answer. Without one (a base
-    model), the contents are joined by newlines and encoded as plain text, with the special tokens
-    that the tokenizer puts around any text.
+    A chat template, if any, renders the conversation and opens the answer, or leaves open the words
+    of the assistant's that it ends with. Without one (a base model), the contents are joined by
+    newlines and encoded as plain text, with the special tokens that the tokenizer puts before any
+    text. What a tokenizer or a template puts behind the prompt to end it is left out: the model is
+    to continue.
 
     Args:
         problems: With different keys.
@@ -62,7 +64,8 @@ def encode_prompts(
         raise ConfigError(
             f"none of {len(encoded):,} prompts fits: the shortest has {shortest:,} tokens, and "
             f"{limit:,} are left of `data.max_prompt_tokens` = {max_prompt_tokens} and of the "
-            f"model's context, {context}, without `engine.max_new_tokens` = {max_new_tokens}"
+            f"model's context, {context}, without `engine.max_new_tokens` = {max_new_tokens}: "
+            f"{'raise the first' if shortest > max_prompt_tokens else 'lower the last'}"
         )
     return EncodedPrompts(
         problems=[problem for problem, _ in fitting],
@@ -81,8 +84,37 @@ def encode_conversation(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -
             "pair, which is not a character"
         )
     if getattr(tokenizer, "chat_template", None) is None:
-        return list(tokenizer.encode(text))
-    return _rendered(tokenizer, messages, opened=True)
+        return _begun(tokenizer, text)
+    if messages[-1]["role"] == "assistant":
+        return _rendered(tokenizer, messages, opened=False, continued=True)
+    return _opened(tokenizer, messages)
+
+
+def _opened(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[int]:
+    """Render a conversation up to where the model's words begin."""
+    ids = _rendered(tokenizer, messages, opened=True)
+    if ids[-1:] != [tokenizer.eos_token_id]:
+        return ids
+    closed = _rendered(tokenizer, messages, opened=False)
+    without = _without_end(tokenizer, ids)
+    # A template that opens no answer closes the user's turn with this token (DialoGPT's).
+    return ids if without == _without_end(tokenizer, closed) else without
+
+
+def _begun(tokenizer: Any, text: str) -> list[int]:
+    """Encode a text without the special tokens that the tokenizer puts behind it."""
+    whole = list(tokenizer.encode(text))
+    own = list(tokenizer.encode(text, add_special_tokens=False))
+    ends = range(len(whole), len(own) - 1, -1)
+    return next((whole[:end] for end in ends if whole[end - len(own) : end] == own), whole)
+
+
+def _without_end(tokenizer: Any, ids: Sequence[int]) -> list[int]:
+    """Drop end tokens from the end."""
+    count = len(ids)
+    while count and ids[count - 1] == tokenizer.eos_token_id:
+        count -= 1
+    return list(ids[:count])
 
 
 def turn_encoder(
@@ -117,7 +149,7 @@ def turn_encoder(
 
     def encode(says: str | Sequence[Mapping[str, str]]) -> list[int]:
         messages = [{"role": "user", "content": says}] if isinstance(says, str) else list(says)
-        whole = _rendered(tokenizer, [*before, *messages], opened=True)
+        whole = _opened(tokenizer, [*before, *messages])
         again = _up_to_end(whole, end_tokens, turns) if turns else whole[: len(common)]
         if not _is_cut_from(shown, again):
             raise ModelError(
@@ -140,7 +172,7 @@ def _up_to_end(ids: list[int], end_tokens: Collection[int], number: int) -> list
 
 
 def _is_cut_from(whole: list[int], part: list[int]) -> bool:
-    """Say whether `part` is `whole`, or `whole` without one piece in its middle."""
+    """Return whether `part` is `whole`, or `whole` without one piece in its middle."""
     same = 0
     while same < min(len(whole), len(part)) and whole[same] == part[same]:
         same += 1
@@ -148,9 +180,13 @@ def _is_cut_from(whole: list[int], part: list[int]) -> bool:
     return len(part) <= len(whole) and whole[len(whole) - left :] == part[same:]
 
 
-def _rendered(tokenizer: Any, messages: Sequence[Mapping[str, Any]], opened: bool) -> list[int]:
+def _rendered(
+    tokenizer: Any, messages: Sequence[Mapping[str, Any]], opened: bool, continued: bool = False
+) -> list[int]:
+    """Render a conversation; open another turn of the model's, or let it continue its last one."""
     given = [dict(message) for message in messages]
-    options = {"add_generation_prompt": opened, "tokenize": True, "return_dict": False}
+    turn = {"add_generation_prompt": opened, "continue_final_message": continued}
+    options = {**turn, "tokenize": True, "return_dict": False}
     try:
         return list(tokenizer.apply_chat_template(given, **options))
     except Exception as error:  # a template is a program of the model's, which may raise anything

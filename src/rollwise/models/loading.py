@@ -23,6 +23,7 @@ from transformers.utils import logging as transformers_logging
 from rollwise.config import BUILT_IN_NAMES, ModelSettings
 from rollwise.config.model import looks_local
 from rollwise.errors import ModelError, is_out_of_memory, one_line
+from rollwise.machine import usable_cores
 
 _SAID_BY_FILE = ("TokenizersBackend", "PreTrainedTokenizerFast")
 """A tokenizer that names one of these as its class is defined by its `tokenizer.json`."""
@@ -41,6 +42,14 @@ def pick_device(name: str) -> torch.device:
         cause = str(error).splitlines()[0][:200]
         raise ModelError(f"model.device: there is no device {name!r} here ({cause})") from None
     return device
+
+
+def describe_device(name: str) -> str:
+    """Name the GPU that `model.device` stands for, or the processor with its usable cores."""
+    device = pick_device(name)
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type.upper()} ({usable_cores()} cores)"
 
 
 def load_model(
@@ -86,7 +95,7 @@ def model_path(name: str) -> str:
 def merged_weights(model: PreTrainedModel) -> Mapping[str, torch.Tensor]:
     """Return the weights under the names in the model's own files, adapters merged in.
 
-    The model itself stays as it is. Merged weights are copies in the machine's memory, in the
+    The model itself stays as it is. Merged weights are copies in the host's memory, in the
     precision of the weights under the adapters; the others are the model's own tensors.
     """
     base: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
@@ -189,7 +198,7 @@ def from_pretrained(kind: Any, path: str, **options: Any) -> Any:
 
 
 def _may_ask_hub(path: str) -> bool:
-    """Say whether a name may be looked up on the hub; if not, what is missing is said at once."""
+    """Return whether a name may be looked up on the hub; else what is missing is said at once."""
     return not looks_local(path) and _reaches_hub()
 
 

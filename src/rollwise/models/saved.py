@@ -1,6 +1,7 @@
 """Models already on disk: those of a run, and adapters with the model they are for."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
 from rollwise.config import ModelSettings, ModelSource
 from rollwise.config.model import looks_local
+from rollwise.engines.ends import end_tokens
 from rollwise.errors import ConfigError, ModelError
 from rollwise.files import damaged_files, list_checkpoints
 from rollwise.models.loading import (
@@ -52,7 +54,7 @@ def load_saved(source: ModelSource) -> tuple[Any, PreTrainedTokenizerBase]:
     _check(source.path)
     adapters = Path(source.path).expanduser()
     if not (file := adapters / ADAPTERS).exists():
-        return load_model(ModelSettings(**source.model_dump()))
+        return load_model(ModelSettings(**asdict(source)))
     try:
         base = str(json.loads(file.read_text(encoding="utf-8"))["base_model_name_or_path"])
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -60,7 +62,7 @@ def load_saved(source: ModelSource) -> tuple[Any, PreTrainedTokenizerBase]:
             f"model.path: {file} does not say which model the adapters are for ({error!r})"
         ) from None
     # Any rank above 0 says that there are adapters; their own rank is in their folder.
-    settings = {**source.model_dump(), "path": base, "lora_rank": 1}
+    settings = {**asdict(source), "path": base, "lora_rank": 1}
     return load_model(ModelSettings(**settings), adapters)
 
 
@@ -88,10 +90,23 @@ def describe_saved(source: ModelSource) -> tuple[Any, PreTrainedTokenizerBase]:
     return SimpleNamespace(config=config, generation_config=generation), tokenizer
 
 
+def describe_ends(path: str) -> str:
+    """Describe what ends a response; raises what `describe_saved` and `end_tokens` do."""
+    folder = Path(find_model(path)).expanduser()
+    if (folder / ADAPTERS).exists():
+        tokenizer, generation = load_tokenizer(str(folder)), None
+    else:
+        model, tokenizer = describe_saved(ModelSource(path=find_model(path)))
+        generation = model.generation_config
+    ends = sorted(end_tokens(generation, tokenizer))
+    names = zip(tokenizer.convert_ids_to_tokens(ends), ends, strict=True)
+    return "a response ends with " + " or ".join(f"{name} ({token})" for name, token in names)
+
+
 def _check(path: str) -> None:
     """Refuse the model of a checkpoint if a file of it is damaged."""
     model = Path(path).expanduser()
-    damaged = damaged_files(model.parent, within="model/") if model.name == "model" else None
+    damaged = damaged_files(model.parent, within="model/") if model.name == "model" else []
     if damaged:
         raise ModelError(
             f"model.path: the checkpoint {model.parent} is damaged: {', '.join(damaged)} differ "

@@ -3,14 +3,11 @@
 NumPy and the standard library only.
 """
 
-from rollwise.beliefs.state import State
+from rollwise.prompts.by_belief import Posterior, Prioritized, Worth
 from rollwise.prompts.cdas import CDAS
 from rollwise.prompts.epochs import Curriculum, Uniform
 from rollwise.prompts.fixed_set import FixedSetSampler
-from rollwise.prompts.posterior import Posterior
-from rollwise.prompts.prioritized import Prioritized
 from rollwise.prompts.sampler import PromptSampler
-from rollwise.prompts.worth import Worth
 
 PROMPT_SAMPLERS: dict[str, type] = {
     "uniform": Uniform,
@@ -30,7 +27,6 @@ __all__ = [
     "Posterior",
     "Prioritized",
     "PromptSampler",
-    "State",
     "Uniform",
     "Worth",
 ]

@@ -6,14 +6,12 @@ from dataclasses import InitVar, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.beliefs.state import Kept
-from rollwise.prompts.fixed_set import CountingSampler
-from rollwise.prompts.keys import Mask
-from rollwise.sampling.checks import finite_at_least, setting
+from rollwise.prompts.fixed_set import CountingSampler, Mask
+from rollwise.sampling.checks import NonNegative
 
 
-class Epochs(Kept):
-    """Walks through 0 to `total` − 1 in an order shuffled by seed and epoch.
+class Epochs:
+    """Takes 0 to `total` − 1 in an order shuffled by seed and epoch.
 
     Attributes:
         epoch: The number of this epoch, from 0.
@@ -38,33 +36,26 @@ class Epochs(Kept):
         self.order = np.arange(self.total, dtype=np.int32)
         np.random.default_rng((self.seed, epoch)).shuffle(self.order)
 
-    def take(self, count: int, skipped: Mask | None = None) -> NDArray[np.int32]:
+    def take(self, count: int, skipped: Mask) -> NDArray[np.int32]:
         """Take the next `count`, none twice; across an epoch's end those already taken come last.
 
-        Args:
-            count: At most `total`.
-            skipped: Members to skip, shape (total,). If too few remain within this epoch and the
-                next, fewer are returned.
+        `count` is at most `total`. Those `skipped`, shape (total,), are left out; if too few remain
+        within this epoch and the next, fewer are returned.
         """
         chosen = self.rest(count, skipped)
         missing = count - len(chosen)
         if missing:
             self.begin(self.epoch + 1)
-            twice = np.zeros(self.total, dtype=bool)
-            twice[chosen] = True
-            twice = twice[self.order]
+            twice = np.isin(self.order, chosen)
             self.order = np.concatenate([self.order[~twice], self.order[twice]])
             more = self.rest(missing, skipped, self.total - len(chosen))
             chosen = np.concatenate([chosen, more])
         return chosen
 
-    def rest(
-        self, count: int, skipped: Mask | None = None, end: int | None = None
-    ) -> NDArray[np.int32]:
+    def rest(self, count: int, skipped: Mask, end: int | None = None) -> NDArray[np.int32]:
         """Take the next `count` of this epoch, or as many as remain before `end`."""
         left = self.order[self.position : end]
-        fit = np.arange(len(left)) if skipped is None else np.flatnonzero(~skipped[left])
-        fit = fit[:count]
+        fit = np.flatnonzero(~skipped[left])[:count]
         if count:
             self.position += len(left) if len(fit) < count else int(fit[-1]) + 1
         return left[fit]
@@ -78,23 +69,23 @@ class Uniform(CountingSampler):
     Results change the expected pass rates, never which prompts come.
     """
 
-    kept = ("_walk",)
+    kept = tuple(f"_epochs.{name}" for name in Epochs.kept)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._walk = Epochs(len(self.keys), self.seed)
+        self._epochs = Epochs(len(self.keys), self.seed)
 
     @property
     def epoch(self) -> int:
         """The number of this epoch, from 0."""
-        return self._walk.epoch
+        return self._epochs.epoch
 
-    def choose(self, count: int, exclude: Mask | None) -> NDArray[np.int32]:
-        return self._walk.take(count, exclude)
+    def choose(self, count: int, exclude: Mask) -> NDArray[np.int32]:
+        return self._epochs.take(count, exclude)
 
     def metrics(self) -> dict[str, float]:
         """Return the number of epochs done, fractions included, and the share of prompts seen."""
-        return {"epoch": self._walk.progress, **super().metrics()}
+        return {"epoch": self._epochs.progress, **super().metrics()}
 
 
 @dataclass(eq=False, kw_only=True)
@@ -114,15 +105,19 @@ class Curriculum(CountingSampler):
         ValueError: Levels for another number of prompts, or fewer hard prompts than a batch takes.
     """
 
-    kept = ("hard_only", "_walk", "_hard_walk")
+    kept = (
+        "hard_only",
+        *(f"{of}.{name}" for of in ("_epochs", "_hard_epochs") for name in Epochs.kept),
+    )
 
     levels: InitVar[Sequence[int | None]]
-    min_level: int = setting(4, "Treat problems of this level or above as hard.")
-    uniform_epochs: float = setting(1.0, "Sample all problems for this many epochs first.")
+    min_level: int = 4
+    """Level from which on problems are hard."""
+    uniform_epochs: NonNegative = 1.0
+    """First epochs, in which all problems are sampled."""
 
     def __post_init__(self, levels: Sequence[int | None]) -> None:
         super().__post_init__()
-        finite_at_least("uniform_epochs", self.uniform_epochs, 0)
         if len(levels) != len(self.keys):
             raise ValueError(
                 f"levels must have one entry for each of the {len(self.keys)} prompts, "
@@ -136,25 +131,25 @@ class Curriculum(CountingSampler):
                 f"above ({len(self._hard)}), got {self.batch_size}"
             )
         self.hard_only = False
-        self._walk = Epochs(len(self.keys), self.seed)
-        self._hard_walk = Epochs(len(self._hard), self.seed)
+        self._epochs = Epochs(len(self.keys), self.seed)
+        self._hard_epochs = Epochs(len(self._hard), self.seed)
 
-    def choose(self, count: int, exclude: Mask | None) -> NDArray[np.int32]:
-        self.hard_only = self._walk.progress >= self.uniform_epochs
+    def choose(self, count: int, exclude: Mask) -> NDArray[np.int32]:
+        self.hard_only = self._epochs.progress >= self.uniform_epochs
         if not self.hard_only:
-            return self._walk.take(count, exclude)
-        excluded = None if exclude is None else exclude[self._hard]
-        return self._hard[self._hard_walk.take(min(count, len(self._hard)), excluded)]
+            return self._epochs.take(count, exclude)
+        count = min(count, len(self._hard))
+        return self._hard[self._hard_epochs.take(count, exclude[self._hard])]
 
     @property
     def exhausted(self) -> bool:
-        left = slice(None) if self._walk.progress < self.uniform_epochs else self._hard
+        left = slice(None) if self._epochs.progress < self.uniform_epochs else self._hard
         return bool(self.visits and (self._visited[left] >= self.visits).all())
 
     def metrics(self) -> dict[str, float]:
         """Return the epochs of this part, whether only hard prompts come, and the share seen."""
         return {
-            "epoch": (self._hard_walk if self.hard_only else self._walk).progress,
+            "epoch": (self._hard_epochs if self.hard_only else self._epochs).progress,
             "hard_only": float(self.hard_only),
             **super().metrics(),
         }

@@ -1,38 +1,32 @@
-"""The base of all samplers over a fixed set of prompts: indices, checks, states that fit."""
+"""Samplers over a fixed set of prompts: indices, checks, and states that fit."""
 
+import hashlib
 from abc import abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rollwise.beliefs import Belief, DecayedBeta
+from rollwise.beliefs import state as states
 from rollwise.beliefs.belief import priors_from
-from rollwise.beliefs.counts import DECAY_HELP
-from rollwise.beliefs.state import (
-    Indices,
-    Kept,
-    State,
-    from_state,
-    metrics_of,
-    named_under,
-    part_of_state,
-    saveable,
-    set_values,
-    state_of,
-    values_in,
-)
-from rollwise.prompts.keys import Mask, counts_by_index, fingerprint, indices_of, marked
+from rollwise.beliefs.state import Indices, State
 from rollwise.prompts.sampler import PromptSampler
-from rollwise.sampling.checks import array_from, at_least, setting
-from rollwise.sampling.draws import Key, number
+from rollwise.sampling.checks import Count, Share, Whole, array_from, at_least
+from rollwise.sampling.draws import Key, index_by_key
+
+Mask = NDArray[np.bool_]
+"""One truth value for each prompt, shape (P,), in key order."""
+
+BELIEF = "belief."
+"""What the names of the belief's part of a state begin with."""
 
 
 @dataclass(eq=False)
-class FixedSetSampler(Kept, PromptSampler):
+class FixedSetSampler(PromptSampler):
     """A sampler over a fixed set of prompts, which chooses given a belief.
 
     Write `choose`, which refers to prompts by their indices in the order of the keys, and asks
@@ -59,18 +53,18 @@ class FixedSetSampler(Kept, PromptSampler):
             different number of prompts.
     """
 
+    kept: ClassVar[tuple[str, ...]] = ()
     belief_kind: ClassVar[type[Belief]] = DecayedBeta
 
     keys: Sequence[Key] = field(repr=False)
-    batch_size: int
-    seed: int = 0
+    batch_size: Count
+    seed: Whole = 0
     belief: Belief = field(default=None, kw_only=True, repr=False)  # type: ignore[assignment]
-    visits: int | None = field(default=None, kw_only=True)
+    visits: Count | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        at_least("batch_size", self.batch_size, 1)
-        at_least("seed", self.seed, 0)
-        self.index = number(self.keys)
+        super().__post_init__()
+        self.index = index_by_key(self.keys)
         self.keys = tuple(self.index)
         self.asks = 0
         if self.batch_size > len(self.keys):
@@ -78,8 +72,6 @@ class FixedSetSampler(Kept, PromptSampler):
                 f"batch_size must be at most the number of prompts ({len(self.keys)}), "
                 f"got {self.batch_size}"
             )
-        if self.visits is not None:
-            at_least("visits", self.visits, 1)
         self._visited = np.full(0 if self.visits is None else len(self.keys), 0, dtype=np.int32)
         self.belief = self.make_belief() if self.belief is None else self.belief
         if self.belief.total != len(self.keys):
@@ -92,78 +84,105 @@ class FixedSetSampler(Kept, PromptSampler):
         count = self.batch_size if count is None else count
         at_least("count", count, 1)
         total = len(self.keys)
-        done = np.flatnonzero(self._visited >= (self.visits or 1))  # empty without a limit
-        left_out = marked(marked(None, indices_of(self.index, exclude), total), done, total)
+        left_out = np.zeros(total, dtype=bool)
+        left_out[self._indices(exclude)] = True
+        if self.visits:
+            left_out |= self._visited >= self.visits
         wanted = f"an array of indices, shape (P,), from 0 to {total - 1}"
-
-        def fits(found: NDArray[Any]) -> bool:
-            if found.ndim != 1 or not found.size:
-                return found.ndim == 1
-            return found.dtype.kind in "iu" and bool(found.min() >= 0 and found.max() < total)
-
-        indices = array_from(self, "choose", wanted, fits, min(count, total), left_out)
+        given, limits = (min(count, total), left_out), (0, total - 1)
+        indices = array_from(self, "choose", wanted, given, (None,), limits, kinds="iu")
         self.asks += 1
         return [self.keys[index] for index in indices.tolist()]
 
     def tell(self, keys: Sequence[Key], correct: ArrayLike, drawn: ArrayLike) -> None:
-        indices, positives, draws = counts_by_index(self.index, keys, correct, drawn)
-        if indices.size:
-            self.learn(indices, positives, draws)
+        positives, draws = _integers("correct", correct), _integers("drawn", drawn)
+        if not positives.shape == draws.shape == (len(keys),):
+            raise ValueError(
+                f"correct and drawn must have one count for each of the {len(keys)} keys, got "
+                f"shapes {positives.shape} and {draws.shape}"
+            )
+        indices = self._indices(keys)
+        if (wrong := np.flatnonzero((positives < 0) | (positives > draws))).size:
+            i = wrong[0]
+            raise ValueError(
+                f"prompt {keys[i]!r}: correct must lie between 0 and the {draws[i]} drawn, "
+                f"got {positives[i]}"
+            )
+        some = draws > 0
+        if some.any():
+            self.learn(indices[some], positives[some], draws[some])
         if self.visits:
-            self._visited[indices] += 1
+            self._visited[indices[some]] += 1
+
+    def start_at(self, pass_rate: float) -> None:
+        self.belief.start_at(pass_rate)
 
     @property
     def exhausted(self) -> bool:
         return bool(self.visits and (self._visited >= self.visits).all())
 
     def metrics(self) -> dict[str, float]:
-        return metrics_of(self.belief)
+        return states.metrics_of(self.belief)
 
     def expected_pass_rates(self, keys: Sequence[Key]) -> NDArray[np.float64]:
-        return self.belief.mean(indices_of(self.index, keys)).astype(float)
+        return self.belief.mean(self._indices(keys)).astype(float)
 
     def pass_rate_priors(self, keys: Sequence[Key]) -> NDArray[np.float64]:
-        return priors_from(self.belief, "priors", len(keys), indices_of(self.index, keys))
+        return priors_from(self.belief, "priors", len(keys), self._indices(keys))
+
+    def _indices(self, keys: Iterable[Key]) -> Indices:
+        """Return the index of each key; a `ValueError` names keys unknown or given twice."""
+        keys = list(keys)
+        found = [self.index.get(key, -1) for key in keys]
+        if -1 in found:
+            unknown = f"{keys[found.index(-1)]!r}"
+            raise ValueError(f"not among the {len(self.keys)} prompts of this sampler: {unknown}")
+        if len(set(found)) < len(found):
+            twice = next(key for i, key in enumerate(keys) if found[i] in found[:i])
+            raise ValueError(f"each prompt may be given once, got key {twice!r} twice")
+        return np.array(found, dtype=np.int64)
 
     @property
-    def _counted(self) -> tuple[str, ...]:
-        return () if self.visits is None else ("_visited",)
+    def _own_state(self) -> tuple[str, ...]:
+        return ("asks", *(() if self.visits is None else ("_visited",)), *self.kept)
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of all keys in their order."""
-        return fingerprint(self.keys)
+        """A hash of all keys in their order, the same in every process."""
+        if all(key == index for index, key in enumerate(self.keys)):
+            text = f"range {len(self.keys)}"
+        else:
+            marked = (key if isinstance(key, str) else f"\x1d{key}" for key in self.keys)
+            text = "\x1f".join(marked) + "\x1e"
+        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
-    def state_dict(self) -> State:
+    def _identity(self) -> State:
+        """Return what a loaded state must share with this sampler."""
         return {
             "sampler": type(self).__name__,
             "prompts": len(self.keys),
             "fingerprint": self.fingerprint,
-            **state_of(self, ("asks", *self._counted, *self.kept)),
             "belief": type(self.belief).__name__,
-            **named_under("belief", saveable(self.belief)),
         }
 
+    def state_dict(self) -> State:
+        believed = {BELIEF + name: value for name, value in states.saveable(self.belief).items()}
+        return self._identity() | states.state_of(self, self._own_state) | believed
+
     def load_state_dict(self, state: State) -> None:
-        own, kind = type(self).__name__, str(state.get("sampler", ""))
-        if kind not in ("", own):
-            raise ValueError(f"the state was saved by the sampler {kind}, this one is {own}")
-        if (found := str(state.get("fingerprint", self.fingerprint))) != self.fingerprint:
-            raise ValueError(
-                f"the state was saved for {state.get('prompts')} prompts, this one has "
-                f"{len(self.keys)}: other ones, or in another order (fingerprints {found}, "
-                f"{self.fingerprint})"
-            )
-        values = values_in(self, ("asks", *self._counted, *self.kept), state)
-        own, kind = type(self.belief).__name__, str(from_state(state, "belief"))
-        if kind != own:
-            raise ValueError(f"the state was saved by the belief {kind}, this one is {own}")
-        self.belief.load_state_dict(part_of_state(state, "belief"))
-        set_values(values)
+        states.check_same(state, self._identity(), "another sampler or of other prompts")
+        values = states.values_in(self, self._own_state, state)
+        believed = {k.removeprefix(BELIEF): v for k, v in state.items() if k.startswith(BELIEF)}
+        self.belief.load_state_dict(believed)
+        for value in values:
+            setattr(*value)
 
     @abstractmethod
-    def choose(self, count: int, exclude: Mask | None) -> Indices | NDArray[np.int32]:
-        """Choose the indices of `count` prompts, each once, none of them excluded."""
+    def choose(self, count: int, exclude: Mask) -> Indices | NDArray[np.int32]:
+        """Return the indices of `count` prompts, each once, or of all if fewer are not excluded.
+
+        `exclude` tells of each prompt whether to leave it out, shape (P,).
+        """
 
     def make_belief(self) -> Belief:
         """Make the default belief."""
@@ -182,7 +201,35 @@ class FixedSetSampler(Kept, PromptSampler):
 class CountingSampler(FixedSetSampler):
     """A sampler whose default belief is a `DecayedBeta` with its own `decay`."""
 
-    decay: float = setting(0.5, DECAY_HELP)
+    decay: Share = 0.5
+    """Share of a prompt's earlier counts that is kept at each visit (λ); 1 never forgets."""
 
     def make_belief(self) -> Belief:
         return DecayedBeta(len(self.keys), decay=self.decay)
+
+
+def smallest(scores: NDArray[np.float64], count: int, exclude: Mask) -> Indices:
+    """Return the indices of the `count` smallest scores, best first, ties by index.
+
+    Scores that are infinite or NaN, and excluded ones, are left out; then fewer may be returned.
+    """
+    scores = np.where(exclude, np.inf, scores)
+    count = min(count, int(np.count_nonzero(scores < np.inf)))
+    if not count:
+        return np.empty(0, dtype=np.int64)
+    last = np.partition(scores, count - 1)[count - 1]
+    better = np.flatnonzero(scores < last)
+    ties = np.flatnonzero(scores == last)[: count - len(better)]
+    chosen = np.concatenate([better, ties])
+    return chosen[np.argsort(scores[chosen], kind="stable")]
+
+
+def _integers(name: str, counts: ArrayLike) -> NDArray[np.int64]:
+    given = np.asarray(counts)
+    with np.errstate(invalid="ignore"):
+        integers = given.astype(np.int64) if given.dtype.kind in "iuf" else None
+    if given.size == 0:
+        return np.empty(given.shape, dtype=np.int64)
+    if integers is None or not np.array_equal(integers, given):
+        raise TypeError(f"{name} must be integers, got {counts!r}")
+    return integers

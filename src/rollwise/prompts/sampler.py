@@ -8,14 +8,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from rollwise.beliefs.belief import priors_around
 from rollwise.beliefs.state import State, refuse_or_warn
+from rollwise.sampling.checks import Checked
 from rollwise.sampling.draws import Key
 
 
-class PromptSampler(ABC):
+class PromptSampler(Checked, ABC):
     """Decides which prompts come next, and learns from their results.
 
-    Training uses these methods and no others. Write `ask` and `tell`; the rest have defaults that
-    know nothing. A sampler that a settings file chooses is made as `Class(keys, batch_size, seed,
+    Training uses these methods alone. Write `ask` and `tell`; the rest have defaults that know
+    nothing. A sampler that a settings file chooses is made as `Class(keys, batch_size, seed,
     **settings)`; `FixedSetSampler` provides that constructor, checks and a state.
 
     Example:
@@ -53,6 +54,10 @@ class PromptSampler(ABC):
             drawn: The number of all responses of each, shape (P,); 0 if all were lost.
         """
 
+    def start_at(self, pass_rate: float) -> None:
+        """Learn, before the first `ask`, the policy's pass rate on others; by default ignored."""
+        return None
+
     @property
     def exhausted(self) -> bool:
         """Whether no prompt is left to ask for, so that training ends; by default never."""
@@ -63,9 +68,7 @@ class PromptSampler(ABC):
         return {}
 
     def load_state_dict(self, state: State) -> None:
-        """Resume from a state.
-
-        By default an empty one changes nothing: the sampler starts over, with a warning.
+        """Resume from a state; by default only from an empty one, which starts over with a warning.
 
         Raises:
             ValueError: The state does not fit this sampler.

@@ -31,14 +31,7 @@ class StepFiles:
     @property
     def paths(self) -> list[Path]:
         """The files, in the order of the steps."""
-        return sorted(self.folder.glob("part-*.parquet"), key=_number)
-
-    @property
-    def missing(self) -> list[str]:
-        """The names of files that must have existed, because there are later ones."""
-        there = {path.name for path in self.paths}
-        count = _number(self.paths[-1]) if there else 0
-        return [name for name in map(_name, range(count)) if name not in there]
+        return sorted(self.folder.glob(f"part-{5 * '[0-9]'}.parquet"))
 
     def keep(self, rows: Iterable[Row]) -> None:
         """Add rows, each with a `step`; a full file is written."""
@@ -50,14 +43,16 @@ class StepFiles:
         """Write what is kept into the newest file, or into another if that is full."""
         if not self._kept:
             return
-        table = _with_numbers(pa.Table.from_pylist(self._kept))
-        number = 0
+        names = dict.fromkeys(name for row in self._kept for name in row)
+        rows = [{name: row.get(name) for name in names} for row in self._kept]
+        table, number = _with_numbers(pa.Table.from_pylist(rows)), 0
         for newest in self.paths[-1:]:
-            before = read_part(newest)
-            number = _number(newest) + (before.num_rows >= self.rows)
-            if before.num_rows < self.rows:
+            before, number = read_part(newest), int(newest.stem[-5:])
+            if len(before) < self.rows:
                 table = pa.concat_tables([before, table], promote_options="default")
-        write_part(self.folder / _name(number), table)
+            else:
+                number += 1
+        write_part(self.folder / f"part-{number:05d}.parquet", table)
         self._kept.clear()
 
     def read(self, newest: int | None = None) -> Any:
@@ -71,35 +66,19 @@ class StepFiles:
 
     def count(self) -> int:
         """Count the rows that are written."""
-        try:
-            return sum(pq.read_metadata(path).num_rows for path in self.paths)
-        except (OSError, pa.ArrowException) as error:
-            raise RunError(f"cannot read the rows in {self.folder}: {error}") from None
+        return sum(len(read_part(path, ["step"])) for path in self.paths)
 
     def discard_after(self, step: int) -> None:
-        """Remove the rows of later steps, and what was left half written."""
-        for path in self.folder.glob(".part-*.partial"):
-            path.unlink()
+        """Remove the rows of later steps."""
         for path in reversed(self.paths):
-            table = read_part(path)
-            if "step" not in table.column_names:
-                raise RunError(f"{path} has no column `step`: it is not a run's")
-            left = table.filter(pc.field("step") <= step)
-            if left.num_rows == table.num_rows > 0:
+            steps = read_part(path, ["step"])["step"]
+            kept = pc.less_equal(steps, step)
+            if pc.all(kept).as_py():
                 return
-            if left.num_rows:
-                write_part(path, left)
+            if pc.any(kept).as_py():
+                write_part(path, read_part(path).filter(kept))
             else:
                 path.unlink()
-
-
-def _name(number: int) -> str:
-    return f"part-{number:05d}.parquet"
-
-
-def _number(path: Path) -> int:
-    digits = path.stem.removeprefix("part-")
-    return int(digits) if digits.isdigit() else -1
 
 
 def _with_numbers(table: Any) -> Any:
@@ -107,11 +86,8 @@ def _with_numbers(table: Any) -> Any:
 
     So the files have the same columns, and `pyarrow.parquet.read_table` reads the whole folder.
     """
-    for place, field in enumerate(table.schema):
-        if pa.types.is_null(field.type):
-            numbers = table.column(place).cast(pa.float64())
-            table = table.set_column(place, field.name, numbers)
-    return table
+    fields = [f.with_type(pa.float64()) if pa.types.is_null(f.type) else f for f in table.schema]
+    return table.cast(pa.schema(fields))
 
 
 def write_part(path: Path, table: Any) -> None:
@@ -127,6 +103,8 @@ def read_part(
     try:
         checked: dict[str, Any] = {"partitioning": None, "page_checksum_verification": True}
         table = pq.read_table(path, columns=columns and list(columns), **checked)
+        for name in columns or ():
+            table[name]  # a KeyError if it is missing
         table.schema.names  # invalid UTF-8 is found only when it is decoded  # noqa: B018
         table.validate(full=True)
         return table

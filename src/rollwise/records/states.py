@@ -31,12 +31,10 @@ def load_sampler(folder: Path, sampler: PromptSampler) -> dict[str, Any]:
 
     Raises:
         OSError: A file is missing.
-        ValueError, KeyError, SafetensorError: A file is broken, or belongs to another sampler or
-            data set.
+        ValueError, KeyError, SafetensorError: It is broken, or of another sampler or data set.
     """
     state: dict[str, Any] = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-    arrays = safetensors.numpy.load_file(folder / "sampler.safetensors")
-    held = {**arrays, **state["sampler"]}
+    held = safetensors.numpy.load_file(folder / "sampler.safetensors") | state["sampler"]
     try:
         sampler.load_state_dict(held)
     except (KeyError, TypeError, OverflowError) as error:
@@ -56,13 +54,10 @@ def save_state(folder: Path, sampler: PromptSampler, **progress: Any) -> None:
 
 
 def load_state(folder: Path, sampler: PromptSampler, *names: str) -> list[Any]:
-    """Restore a prompt sampler from what `save_state` wrote; returns its progress by these names.
-
-    A `RunError` says that it is damaged, or belongs to other prompts or another sampler.
-    """
-    if damaged := damaged_files(folder):
-        raise RunError(f"cannot resume from {folder}: {', '.join(damaged)} are damaged")
+    """Restore what `save_state` wrote, or raise a `RunError`; returns progress by these names."""
     try:
+        if damaged := damaged_files(folder):
+            raise ValueError(f"{', '.join(damaged)} are damaged")
         state = load_sampler(folder, sampler)
         return [state[name] for name in names]
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:

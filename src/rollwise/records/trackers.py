@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.errors import RunError
-from rollwise.records.metrics import Row
-from rollwise.records.settings import flatten, numbers
+from rollwise.records.metrics import Row, flatten, numbers
 
 
 class Trackers:

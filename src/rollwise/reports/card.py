@@ -1,6 +1,5 @@
 """Write the data card of a prepared data set: its contents and how it was made, in Markdown."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ STAGES = {
     "near_duplicates": "near duplicate",
     "refuted_solutions": "its solution does not give its answer",
     "too_long": "prompt too long",
+    "beyond_limit": "beyond `data.problems`",
     "undrawn": "no response could be drawn",
     "out_of_range": "pass rate out of range",
 }
@@ -25,26 +25,15 @@ STAGES = {
 
 
 def write_data_card(path: Path, summary: Mapping[str, Any], settings: Mapping[str, Any]) -> Path:
-    """Write `README.md` into the folder of a preparation with this summary and these settings.
-
-    Raises:
-        RunError: It cannot be written.
-    """
+    """Write `README.md` into the folder of a preparation with this summary and these settings."""
     left, stages = summary["read"], []
-    for name, reason in STAGES.items():
+    for name in filter(summary.__contains__, STAGES):
         left -= summary[name]
-        stages.append((reason, summary[name], left))
-    most = max(summary["histogram"].values())
-    bars = [(name, n, "█" * -(-BAR * n // most)) for name, n in summary["histogram"].items()]
-    page = environment(code=code).get_template("card.md")
+        stages.append((STAGES[name], summary[name], left))
+    counts = summary.get("histogram", {})  # none without samples
+    most = max(counts.values(), default=0)
+    bars = [(name, n, "█" * -(-BAR * n // most)) for name, n in counts.items()]
+    page = environment().get_template("card.md")
     text = page.render(summary=summary, settings=settings, stages=stages, bars=bars)
     write_text(path / "README.md", text + "\n")
     return path / "README.md"
-
-
-def code(text: str) -> str:
-    """Show text as it is, whatever Markdown or HTML it holds."""
-    plain = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", " ", str(text))
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", plain)), default=0))
-    pad = " " if "`" in plain else ""
-    return f"{fence}{pad}{plain}{pad}{fence}"

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from rollwise.records import Row, flatten, typed_command
+from rollwise.records import Row, flatten
 from rollwise.reports.charts import Chart, chart, described, estimates
 from rollwise.reports.page import SHOWN_CHARACTERS, PlainTable, shown, write_page
 from rollwise.reports.prompts import MOST_PROMPTS, RESPONSE_BYTES, response
-from rollwise.statistics import ProblemResult, steps_of_k
+from rollwise.statistics import ProblemResult, histogram, steps_of_k
 from rollwise.tasks import Problem
 
 FEWEST_CHARACTERS = 200
@@ -39,23 +39,29 @@ def write_evaluation_report(
     settings: Mapping[str, Any],
     tables: Sequence[PlainTable],
     answered: Sequence[Answered],
+    started: Mapping[str, str] | None = None,
 ) -> Path:
     """Write `report.html` into the folder of an evaluation: one self-contained page.
 
-    `tables` are those of the terminal; responses are shown as text, never as markup. Raises
-    `RunError` if it cannot be written.
+    `tables` are those of the terminal; `started` says when, where and by which command, if that is
+    known. Responses are shown as text, never as markup. Raises `RunError` if it cannot be written.
     """
     rows = dict(summary["benchmarks"])
     if "average" in summary:
         rows["all problems"] = summary["average"]
     ks, baseline = steps_of_k(summary["samples"]), summary.get("baseline", {})
-    others = {name: row["figures"] for name, row in baseline.get("benchmarks", {}).items()}
+    others = baseline.get("benchmarks", {})
     charts = [
         each
         for at, (name, row) in enumerate(rows.items())
-        for each in _charts(at, row, others.get(name, {}), ks)
+        for each in _charts(at, row, others[name]["figures"] if name in others else {}, ks)
     ]
-    threshold = settings["grading"]["positive_threshold"]
+    rates: dict[str, list[float]] = {}
+    for each in answered:
+        rates.setdefault(each.benchmark, []).append(each.result.pass_rate)
+    kept = answered[:MOST_PROMPTS]
+    room, threshold = RESPONSE_BYTES // max(1, len(kept)), settings["grading"]["positive_threshold"]
+    note = f"{len(kept):,} of {len(answered):,} problems are shown."
     return write_page(
         path,
         "evaluation.html",
@@ -63,17 +69,20 @@ def write_evaluation_report(
         data={
             "charts": charts,
             "grids": {"k": {"responses, k": np.log2(ks)}},
-            **_problems(answered, threshold),
+            "prompts": [_problem(each, room, threshold) for each in kept],
+            "note": note if len(kept) < len(answered) else "",
+            "threshold": threshold,
         },
         scripts=("prompts.js",),
         facts={
+            **(started or {}),
             "benchmarks": ", ".join(summary["benchmarks"]),
             "method": f"{summary['samples']} responses to each problem; intervals are 95 %, over "
             "problems",
             "seed": str(settings["seed"]),
-            "command": typed_command(),
         },
         rows=rows,
+        histograms={name: histogram(np.array(found)) for name, found in rates.items()},
         baseline=baseline,
         tables=tables,
         settings=flatten(settings, "."),
@@ -86,25 +95,11 @@ def _charts(
     for name, said in described("evaluation").items():
         lines = []
         for colour, (of, label) in enumerate(said["figures"].items()):
-            for source, words, style in ((figures, "", ""), (others, ", baseline", "dashed")):
+            for source, words, style in ((figures, "", None), (others, ", baseline", "dashed")):
                 found = [source.get(f"{of}@{k}") for k in ks]
                 if any(found):
-                    how = {"colour": colour} | ({"style": style} if style else {})
-                    lines.append(estimates(label + words, found, **how))
+                    lines.append(estimates(label + words, found, colour=colour, style=style))
         yield chart(f"{name}-{place}", lines, "k", **said)
-
-
-def _problems(answered: Sequence[Answered], threshold: float) -> dict[str, Any]:
-    """Gather what the page's script shows: problems, and as many responses as there is room for."""
-    kept = answered[:MOST_PROMPTS]
-    room = RESPONSE_BYTES // max(1, len(kept))
-    prompts = [_problem(each, room, threshold) for each in kept]
-    note = f"{len(kept):,} of {len(answered):,} problems are shown."
-    return {
-        "prompts": prompts,
-        "note": note if len(kept) < len(answered) else "",
-        "threshold": threshold,
-    }
 
 
 def _problem(asked: Answered, room: int, threshold: float) -> Row:
@@ -122,7 +117,7 @@ def _problem(asked: Answered, room: int, threshold: float) -> Row:
     few = f"{len(rows)} of {result.drawn} responses are shown, incorrect ones first."
     return {
         "key": problem.key,
-        "question": shown(problem.messages[-1]["content"]),
+        "question": shown(problem.question),
         "answer": shown(problem.answer),
         "benchmark": shown(asked.benchmark),
         "about": [shown(each) for each in (asked.benchmark, problem.subject, level) if each],

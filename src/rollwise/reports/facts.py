@@ -1,42 +1,17 @@
-"""What the header of a run's report says: model, data, method, seed, version, command."""
+"""How a run samples and learns, in a line."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 Settings = Mapping[str, Any]
 
 
-def run_facts(
-    config: Settings, versions: Mapping[str, str], started: Mapping[str, str]
-) -> dict[str, str]:
-    """Describe a run in short facts from its settings, package versions and start."""
-    data, heldout = config["data"]["train"], config["data"].get("heldout")
-    return {
-        **started,
-        "model": config["model"]["path"],
-        "data": f"{data}, held out: {heldout}" if heldout else str(data),
-        "method": method(config),
-        "seed": str(config["seed"]),
-        "versions": ", ".join(f"{name} {versions[name]}" for name in SHOWN if name in versions)
-        or "not recorded",
-    }
-
-
-def differing(flat: Sequence[Settings]) -> list[str]:
-    """List the names of the flattened settings that are not the same in all."""
-    names = dict.fromkeys(name for each in flat for name in each)
-    return [name for name in names if any(e.get(name) != flat[0].get(name) for e in flat)]
-
-
-SHOWN = ("rollwise", "torch", "transformers")
-"""The packages whose versions are shown; all are in `config.json`."""
-
-
 def method(config: Settings) -> str:
-    """Say how a run samples and learns, by the settings that decide it."""
+    """Return how a run samples and learns, by the settings that decide it."""
     rule, group, advantage = config["exit"], config["group"], config["advantage"]
     allocation = config["allocation"]["type"]
-    parts = [f"{config['prompts']['batch_size']:,} prompts by {config['prompts']['type']}"]
+    parts = [config["method"]] if "method" in config else []
+    parts.append(f"{config['prompts']['batch_size']:,} prompts by {config['prompts']['type']}")
     if (allocation, rule["type"], rule.get("samples")) == ("none", "fixed_count", 1):
         parts.append("single responses")
     else:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from rollwise.errors import RunError
-from rollwise.records import flatten, typed_command
+from rollwise.records import flatten
 from rollwise.reports.charts import Chart, chart, line
-from rollwise.reports.facts import differing, method
+from rollwise.reports.facts import method
 from rollwise.reports.page import PlainTable, link_to, write_page
 from rollwise.reports.report import write_report
 from rollwise.simulate.tables import number
@@ -25,11 +25,9 @@ def write_comparison_report(
     sentences: Sequence[str],
     tables: Sequence[PlainTable],
     configs: Mapping[str, Mapping[str, Any]],
+    command: str = "",
 ) -> Path:
-    """Write the report of a comparison: what it says, and accuracy against what it cost.
-
-    Tables and sentences are those of the terminal; `configs` are the settings of each method.
-    """
+    """Write the report of a comparison, with the terminal's tables and sentences."""
     seeds = sorted({seed for curves in comparison.curves.values() for seed in curves})
     grids: dict[str, Any] = {}
     charts = [_accuracy_against(cost, comparison, grids) for cost in COSTS]
@@ -37,7 +35,7 @@ def write_comparison_report(
         path,
         "methods.html",
         data={"charts": charts, "grids": grids},
-        facts={"seeds": ", ".join(map(str, seeds)), "command": typed_command()},
+        facts={"seeds": ", ".join(map(str, seeds)), **({"command": command} if command else {})},
         baseline=comparison.baseline,
         sentences=sentences,
         tables=[*tables, _runs(path, comparison), *_settings(configs)],
@@ -72,13 +70,12 @@ def _run_link(text: str, run: Path | None, page: Path) -> str:
 
 
 def _settings(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[PlainTable]:
-    """Yield what the settings of methods come to, and those in which they differ."""
     rows = [[name, method(config)] for name, config in configs.items()]
     yield "Methods", ["method", "what its settings come to"], rows
     flat = [flatten(config, ".") for config in configs.values()]
-    names = [name for name in differing(flat) if name != "seed"]
-    values = [[name, *(str(each.get(name, "–")) for each in flat)] for name in names]
-    if values:
+    names = dict.fromkeys(name for each in flat for name in each if name != "seed")
+    cells = {name: [str(each.get(name, "–")) for each in flat] for name in names}
+    if values := [[name, *own] for name, own in cells.items() if len({*own}) > 1]:
         yield "Settings in which they differ", ["setting", *configs], values
 
 
@@ -96,10 +93,10 @@ def _accuracy_against(cost: str, comparison: Comparison, grids: dict[str, Any]) 
                 line(f"{name}, seed {seed}", values, style="faint", colour=colour, group=name)
                 for seed, values in found.items()
             ]
-        means = [mean_over_seeds(values) for values in zip(*found.values(), strict=True)]
+        means = [mean_over_seeds(each, (0, 1)) for each in zip(*found.values(), strict=True)]
         values, low, high = ([getattr(m, part) for m in means] for part in ("value", "low", "high"))
         # With two seeds an interval says little: where their curves cross, it would have no width.
-        band = {"low": np.clip(low, 0, 1), "high": np.clip(high, 0, 1)} if len(found) > 2 else {}
+        band = {"low": low, "high": high} if len(found) > 2 else {}
         lines.append(line(name, values, colour=colour, **band))
     target = np.full(POINTS, comparison.target)
     lines.append(line("target", target, style="dashed", colour=7))

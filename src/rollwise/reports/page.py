@@ -12,8 +12,9 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
-import rollwise
 from rollwise.files import write_text
 
 SHOWN_CHARACTERS = 4000
@@ -54,42 +54,29 @@ def write_page(
 ) -> Path:
     """Write `report.html` into a folder, from a template of `parts/`, which extends `base.html`.
 
-    Args:
-        folder: Its name is the page's title if none is given.
-        template: The template's name.
-        data: What its script reads: `charts`, `grids` and others, such as `prompts`.
-        scripts: Files of `parts/`, in this order, after uPlot and the charts.
-        facts: What the header says, by name.
-        title: The page's title.
-        content: What the template shows.
+    The `title` is by default the folder's name. The page's script reads `data`: `charts`, `grids`
+    and others, such as `prompts`. Further `scripts` of `parts/` come after uPlot and the charts.
+    `facts` are what the header says, by name; `content` is what the template shows.
     """
     style = part("vendor/uplot/uPlot.min.css") + part("parts/style.css")
     script = part("vendor/uplot/uPlot.iife.min.js")
     for name in ("common.js", "looks.js", "charts.js", "controls.js", *scripts):
         script += "\n" + part(f"parts/{name}")
-    page = environment(shown=shown).get_template(template)
+    page = environment().get_template(template)
     text = page.render(
         title=title or folder.resolve().name,
         facts=facts or {},
-        policy=content_policy(script, style),
+        policy=f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'",
         style=Markup(style),
         script=Markup(script),
         data=Markup(as_json(data)),
-        version=rollwise.__version__,
+        version=version("rollwise"),
         has_prompts=bool(data.get("prompts")),
         **content,
     )
-    target = folder / "report.html"
-    write_text(target, text)
-    return target
-
-
-def content_policy(script: str, style: str) -> str:
-    """Return a Content-Security-Policy under which only this script and this style run."""
-    return (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )
+    write_text(folder / "report.html", text)
+    return folder / "report.html"
 
 
 def as_json(data: Any) -> str:
@@ -116,8 +103,16 @@ def part(name: str) -> str:
     return (files("rollwise.reports") / name).read_text(encoding="utf-8")
 
 
+def markdown_code(text: str) -> str:
+    """Show text in Markdown as it is, whatever Markdown or HTML it holds."""
+    plain = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", " ", str(text))
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", plain)), default=0))
+    pad = " " if "`" in plain else ""
+    return f"{fence}{pad}{plain}{pad}{fence}"
+
+
 @cache
-def environment(**filters: Callable[..., str]) -> jinja2.Environment:
+def environment() -> jinja2.Environment:
     """Return what reads the templates of `parts/`; HTML templates escape all they are given."""
     made = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: part(f"parts/{name}")),
@@ -125,7 +120,7 @@ def environment(**filters: Callable[..., str]) -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
-    made.filters |= filters
+    made.filters |= {"shown": shown, "code": markdown_code}
     made.tests["numeric"] = _NUMERIC.match
     return made
 

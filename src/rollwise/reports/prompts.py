@@ -1,9 +1,10 @@
 """The prompts of a run, as the browser in its report shows them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rollwise.records import Row, RunFolder
@@ -32,26 +33,24 @@ Visits = dict[tuple[str, int], list[Row]]
 def prompt_data(folder: RunFolder, threshold: float) -> dict[str, Any]:
     """Gather the prompts of a run with their visits, newest responses first.
 
-    A response is correct where its reward is above `threshold`. The `note` beside the `prompts`
+    A response is correct where its `acc` is above `threshold`. The `note` beside the `prompts`
     says what was left out.
     """
-    table = folder.read_visits()
-    if table is None:
+    table = folder.visits.read()
+    if not len(table):
         return {"prompts": [], "note": "", "threshold": threshold}
     rows, recorded = folder.read_newest_samples(MOST_RESPONSES)
     samples: Visits = {}
     for row in rows:
         samples.setdefault((row["key"], row["step"]), []).append(row)
     places = _places(table["key"])
-    chosen = _chosen(places, [key for key, _ in reversed(samples)])
+    most_visited = sorted(places, key=lambda key: -len(places[key]))
+    with_responses = [key for key, _ in reversed(samples) if key in places]
+    chosen = list(dict.fromkeys([*with_responses, *most_visited]))[:MOST_PROMPTS]
     responses, kept = _responses(samples, set(chosen))
-    questions = table["question"].take([int(places[key][-1]) for key in chosen]).to_pylist()
-    columns = {name: table[name].combine_chunks() for name in COLUMNS}
     most = max(2, MOST_VISITS // max(1, len(chosen)))
-    prompts = [
-        _prompt(key, question, columns, places[key], most, responses.get(key, []))
-        for key, question in zip(chosen, questions, strict=True)
-    ]
+    table = table.combine_chunks()
+    prompts = [_prompt(k, table, places[k], most, responses.get(k, [])) for k in chosen]
     note = []
     if len(chosen) < len(places):
         note.append(
@@ -76,29 +75,25 @@ def _places(keys: Any) -> dict[str, NDArray[np.int64]]:
     return dict(zip(names, places, strict=True))
 
 
-def _chosen(places: Mapping[str, NDArray[np.int64]], first: Sequence[str]) -> list[str]:
-    """Return the prompts that are shown: these, and then those with most visits."""
-    known = [key for key in first if key in places]
-    others = sorted(places, key=lambda key: -len(places[key]))
-    return list(dict.fromkeys([*known, *others]))[:MOST_PROMPTS]
-
-
 def _prompt(
     key: str,
-    question: str,
-    columns: Mapping[str, Any],
+    table: Any,
     places: NDArray[np.int64],
     most: int,
     responses: Sequence[Row],
 ) -> Row:
-    kept = [int(places[at]) for at in evenly(len(places), most)]
+    visits, question = (
+        table.select(COLUMNS).take(places),
+        table["question"][int(places[-1])].as_py(),
+    )
+    kept = visits.take(evenly(len(places), most))
     return {
         "key": shown(key),
         "question": responses[0]["question"] if responses else shown(question),
         "answer": responses[0]["answer"] if responses else None,
         "visited": len(places),
-        **{name: int(np.asarray(columns[name])[places].sum()) for name in ("correct", "drawn")},
-        "visits": {name: column.take(kept).to_pylist() for name, column in columns.items()},
+        **{name: pc.sum(visits[name]).as_py() for name in ("correct", "drawn")},
+        "visits": kept.to_pydict(),
         "responses": [
             {name: each[name] for name in ("step", "exit_reason", "rows")} for each in responses
         ],
@@ -130,4 +125,4 @@ def _responses(samples: Visits, wanted: set[str]) -> tuple[dict[str, list[Row]],
 def response(row: Row, text: str) -> list[Any]:
     """Return what the page's script reads of a response."""
     facts = [row["index"], row["reward"], row.get("advantage"), row.get("tokens")]
-    return [*facts, bool(row.get("truncated")), text]
+    return [*facts, bool(row.get("truncated")), text, row.get("acc", row["reward"])]

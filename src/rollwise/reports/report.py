@@ -13,20 +13,18 @@ from typing import Any
 import jinja2
 
 from rollwise.errors import RunError, one_line
-from rollwise.files import is_locked
 from rollwise.records import Row, RunFolder, flatten
-from rollwise.reports.charts import evenly
-from rollwise.reports.facts import run_facts, with_numbers
-from rollwise.reports.findings import FEWEST_STEPS, findings_of
+from rollwise.reports.charts import RunCharts
+from rollwise.reports.facts import method, with_numbers
+from rollwise.reports.findings import FEWEST_STEPS, findings, passed
 from rollwise.reports.page import write_page
 from rollwise.reports.prompts import prompt_data
-from rollwise.reports.run_charts import RunCharts
 
 SHARE = 0.02
 """The largest share of its time that a run in progress spends on reports."""
 
-MOST_EVALUATIONS = 12
-"""Rows of the table of evaluations; if there are more, evenly spaced, first and last included."""
+SHOWN = ("rollwise", "torch", "transformers")
+"""The packages whose versions are shown; all are in `config.json`."""
 
 UNFIT = (KeyError, TypeError, ValueError, AttributeError, jinja2.UndefinedError)
 """What is raised where the records of a run lack what its report needs."""
@@ -38,14 +36,55 @@ def write_report(path: Path, under_way: bool = False, reload: float | None = Non
     """Write `report.html` into a run's folder: one self-contained page.
 
     Responses are shown as text, never as markup. The report of an unfinished run covers the steps
-    so far; `reload` is the number of seconds after which the page reloads.
-
-    Raises:
-        RunError: There is no run in the folder, its records are not those of a run, or the report
-            cannot be written.
+    so far; `reload` is the number of seconds after which the page reloads. A `RunError` says that
+    there is no run, that its records lack what the report needs, or that the report cannot be
+    written.
     """
     try:
-        return _write(path, under_way, reload)
+        folder = RunFolder(path)
+        config = folder.read_config()
+        lines = folder.read_metrics()
+        charts = RunCharts(lines)
+        data, versions = config["data"], folder.read_about("versions")
+        heldout = data.get("heldout")
+        return write_page(
+            path,
+            "run.html",
+            data={
+                "charts": charts.charts,
+                "grids": charts.grids,
+                "exit": with_numbers(config["exit"]),
+                "kept": config["records"]["prompts_per_step"],
+                "reload": reload,
+                **prompt_data(folder, config["grading"]["positive_threshold"]),
+            },
+            scripts=("prompts.js", *(["reload.js"] if reload else [])),
+            facts={
+                **folder.read_about("started"),
+                **{
+                    f"resumed after step {each['step']}": f"{each['command']} ({each['date']})"
+                    for each in folder.read_about("resumed")
+                },
+                "model": config["model"]["path"],
+                "data": f"{data['train']}, held out: {heldout}" if heldout else data["train"],
+                "method": method(config),
+                "seed": str(config["seed"]),
+                "versions": ", ".join(f"{n} {versions[n]}" for n in SHOWN if n in versions),
+            },
+            written=datetime.now().astimezone().isoformat(" ", "seconds"),
+            under_way=under_way,
+            reload=reload,
+            has_ended=folder.read_summary() is not None,
+            remarks=charts.remarks,
+            findings=(current := findings(lines, config)),
+            passed=passed(lines, config, current),
+            chart_ids={chart["id"] for chart in charts.charts},
+            fewest_steps=FEWEST_STEPS,
+            ledger=_ledger(lines),
+            evaluated=_evaluated(lines),
+            totals=_totals(lines),
+            settings=flatten(config, "."),
+        )
     except UNFIT as error:
         raise RunError(
             f"{path}: config.json, metrics.jsonl, samples or visits lack what the "
@@ -53,19 +92,10 @@ def write_report(path: Path, under_way: bool = False, reload: float | None = Non
         ) from error
 
 
-def write_reports(path: Path) -> list[Path]:
-    """Write the report of a run, or of each run below a folder, as `write_report` does."""
-    runs = {file.parent for file in path.rglob("metrics.jsonl") if "checkpoints" not in file.parts}
-    if RunFolder(path).has_config or not runs:
-        runs = {path}
-    return [write_report(run, under_way=is_locked(run)) for run in sorted(runs)]
-
-
 class LiveReport(AbstractContextManager["LiveReport"]):
-    """Writes the report of a run in progress, seldom enough to cost next to nothing.
+    """Writes the report of a run in progress, at least `every` seconds apart.
 
     If an error ends its block, a report that said that the run is in progress no longer says so.
-    Reports are at least `every` seconds apart.
     """
 
     def __init__(
@@ -87,55 +117,20 @@ class LiveReport(AbstractContextManager["LiveReport"]):
             self._write()
 
     def _write(self, **how: Any) -> None:
-        """Write the report; a failure to write it does not end the run."""
         try:
             write_report(self._path, **how)
-        except RunError as error:
+        except RunError as error:  # which does not end the run
             log.warning("the report is not up to date: %s", error)
 
 
-def _write(path: Path, under_way: bool, reload: float | None) -> Path:
-    folder = RunFolder(path)
-    config = folder.read_config()
-    lines = folder.read_metrics()
-    charts = RunCharts(lines)
-    return write_page(
-        path,
-        "run.html",
-        data={
-            "charts": charts.charts,
-            "grids": charts.grids,
-            "exit": with_numbers(config["exit"]),
-            "kept": config["records"]["prompts_per_step"],
-            "reload": reload,
-            **prompt_data(folder, config["grading"]["positive_threshold"]),
-        },
-        scripts=("prompts.js", *(["reload.js"] if reload else [])),
-        facts=run_facts(config, folder.read_about("versions"), folder.read_about("started")),
-        written=datetime.now().astimezone().isoformat(" ", "seconds"),
-        under_way=under_way,
-        reload=reload,
-        has_ended=folder.read_summary() is not None,
-        remarks=charts.remarks,
-        findings=findings_of(folder),
-        chart_ids={chart["id"] for chart in charts.charts},
-        fewest_steps=FEWEST_STEPS,
-        ledger=_ledger(lines),
-        evaluated=_evaluated(lines),
-        totals=_totals(lines),
-        settings=flatten(config, "."),
-    )
-
-
 def _evaluated(lines: Sequence[Row]) -> list[Row]:
-    """Return the lines of the evaluations, with the best one, and few others if there are many."""
+    """Return the lines of the evaluations; if there are more than two, one is marked as `best`."""
     found = [line for line in lines if "heldout" in line]
     if not found:
         return []
     name = next(iter(found[0]["heldout"]))
     best = max(range(len(found)), key=lambda at: found[at]["heldout"][name]["value"])
-    places = {*evenly(len(found), MOST_EVALUATIONS), best}
-    return [found[at] | {"best": at == best and len(found) > 2} for at in sorted(places)]
+    return [line | {"best": at == best and len(found) > 2} for at, line in enumerate(found)]
 
 
 def _ledger(lines: Sequence[Row]) -> dict[str, Counter[str]]:
@@ -152,6 +147,5 @@ def _totals(lines: Sequence[Row]) -> Row:
     return {
         "steps": lines[-1]["step"],
         "seconds": lines[-1]["elapsed"],
-        "evaluations": sum("heldout" in line for line in lines),
         **{name: sum(line.get(name, 0) for line in lines) for name in names},
     }

@@ -10,6 +10,7 @@ from rollwise.sampling.exits import EXIT_RULES, Balanced, ExitRule, FixedCount, 
 from rollwise.sampling.objectives import OBJECTIVES, Objective, advantages
 from rollwise.sampling.pool import Pool, has_zero_variance
 from rollwise.sampling.schedules import SCHEDULES, Rounds, Schedule, Streamed
+from rollwise.sampling.score import Score
 from rollwise.sampling.selection import Group, select_group
 from rollwise.sampling.session import RolloutSession
 
@@ -32,6 +33,7 @@ __all__ = [
     "RolloutSession",
     "Rounds",
     "Schedule",
+    "Score",
     "Streamed",
     "advantages",
     "draw_seed",

@@ -7,28 +7,29 @@ unbiased, unlike those of pools that stop because of what they hold.
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Ge, Lt
 from numpy.typing import ArrayLike, NDArray
 
-from rollwise.sampling.checks import at_least, finite_above_zero, finite_at_least, setting
+from rollwise.sampling.checks import Checked, Count, NonNegative, Positive, Whole, at_least
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-SMALLEST_SHARE = 1e-100
-"""Weights below this fraction of the largest count as this, so that no scale overflows."""
 
-
-class Allocation(ABC):
+class Allocation(Checked, ABC):
     """Base class of allocations; one of your own defines `counts` and is a frozen dataclass.
-
-    With a `pilot`, pass rates are measured by that many draws of each prompt, discarded after
-    counting; without one, they are those that the prompt sampler expects.
 
     Attributes:
         objective: The name of the objective that settings take with it; "" for the default.
+        mean_draws: Mean responses per prompt, between `minimum` and `maximum`.
+        pilot: Draws of each prompt that measure its pass rate, and are discarded after counting.
+            With 0, pass rates are those that the prompt sampler expects.
+
+    Raises:
+        ValueError: Limits that exclude each other or the mean, or a setting out of its range.
     """
 
     objective: ClassVar[str] = ""
@@ -38,44 +39,41 @@ class Allocation(ABC):
     maximum: int
     pilot: int = 0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("maximum", self.maximum, max(self.minimum, 1))
+        if not self.minimum <= self.mean_draws <= self.maximum:
+            raise ValueError(
+                f"mean_draws must lie between minimum ({self.minimum}) and maximum "
+                f"({self.maximum}), got {self.mean_draws}"
+            )
+
     @abstractmethod
     def counts(self, pass_rates: ArrayLike) -> Counts:
-        """Return the responses of each prompt, shape (P,), from pass rates (NaN where unknown)."""
+        """Return N_x, the responses of each prompt, shape (P,).
+
+        Their sum is the integer nearest to mean · P, or what the limits allow. `pass_rates` are
+        p̂_x, shape (P,); NaN, nothing known, counts as ½. Others outside [0, 1] are a ValueError.
+        """
 
 
 @dataclass(frozen=True)
 class Estimated(Allocation):
-    """Hard prompts get more, in proportion to 1/√(p̂ + ε) (Reinforce-Ada-Est, arXiv 2510.04996 v3).
-
-    One round, from the pass rates that are expected before it. Limits that exclude each other or
-    the mean raise a ValueError.
-    """
+    """Hard prompts get more: N_x ∝ 1/√(p̂ + ε) (Reinforce-Ada-Est, arXiv 2510.04996 v3)."""
 
     objective: ClassVar[str] = "sqrt"
 
-    mean_draws: float = setting(8.0, "Draw this many responses per prompt on average.")
-    minimum: int = setting(2, "Draw at least this many per prompt.")
-    maximum: int = setting(32, "Draw at most this many per prompt.")
-    epsilon: float = setting(
-        0.01, "Add this to pass rates (ε): the less, the more draws the hardest prompts get."
-    )
-
-    def __post_init__(self) -> None:
-        at_least("minimum", self.minimum, 1)
-        _check_limits(self)
-        finite_above_zero("epsilon", self.epsilon)
+    mean_draws: float = 8.0
+    """Mean responses per prompt."""
+    minimum: Count = 2
+    """Fewest responses per prompt."""
+    maximum: int = 32
+    """Most responses per prompt."""
+    epsilon: Positive = 0.01
+    """Added to pass rates (ε); the smaller, the more draws the hardest prompts get."""
 
     def counts(self, pass_rates: ArrayLike) -> Counts:
-        """Return N_x of each prompt, shape (P,); their sum is the integer nearest to mean · P.
-
-        Args:
-            pass_rates: p̂_x, shape (P,); NaN, nothing known, counts as ½.
-
-        Raises:
-            ValueError: Pass rates of another shape, or outside [0, 1].
-        """
-        weights_P = 1.0 / np.sqrt(_checked_rates(pass_rates) + self.epsilon)
-        return _share_out(weights_P, self)
+        return _share_out(1.0 / np.sqrt(_checked_rates(pass_rates) + self.epsilon), self)
 
 
 @dataclass(frozen=True)
@@ -84,33 +82,25 @@ class GVM(Allocation):
 
     p_x and the gradient norm G_x come from `pilot` draws of each prompt, which the caller makes and
     discards: a pool that kept them would be biased towards their results. A prompt with p_x = 0 or
-    G_x = 0 gets none. Of the others the harder ones get more, down to p_x = √α (with β = 2); below
-    that, α reduces it again. The published method has no limits.
+    G_x = 0 gets none; of the others, those with p_x near √α get most (β = 2). The published method
+    has no limits.
     """
 
-    mean_draws: float = setting(8.0, "Draw this many per prompt on average, besides the pilot.")
-    pilot: int = setting(8, "Draw a pilot of this many per prompt, discarded after counting.")
-    alpha: float = setting(1e-3, "Hold back draws at tiny pass rates (α).")
-    beta: float = setting(2.0, "Sharpen where α holds back (β).")
-    minimum: int = setting(0, "Draw at least this many for a prompt that gets any share.")
-    maximum: int = setting(32, "Draw at most this many per prompt.")
-
-    def __post_init__(self) -> None:
-        at_least("pilot", self.pilot, 1)
-        at_least("minimum", self.minimum, 0)
-        _check_limits(self)
-        finite_at_least("alpha", self.alpha, 0)
-        finite_at_least("beta", self.beta, 1)
+    mean_draws: float = 8.0
+    """Mean responses per prompt, in addition to the pilot."""
+    pilot: Count = 8
+    """Responses per prompt in the pilot, which are only counted."""
+    alpha: NonNegative = 1e-3
+    """How strongly draws are held back at tiny pass rates (α)."""
+    beta: Annotated[float, Ge(1), Lt(np.inf)] = 2.0
+    """How sharply α sets in (β)."""
+    minimum: Whole = 0
+    """Fewest responses for a prompt that gets any."""
+    maximum: int = 32
+    """Most responses per prompt."""
 
     def counts(self, pass_rates: ArrayLike, gradient_norms: ArrayLike | None = None) -> Counts:
-        """Return N_x of each prompt, (P,), from p_x and G_x (by default 1), shape (P,) each.
-
-        Their sum is the integer nearest to mean · P, or less if `maximum` for each prompt that has
-        a share comes to less.
-
-        Raises:
-            ValueError: Arrays of another shape, or outside their ranges.
-        """
+        """Return N_x; `gradient_norms`, G_x, have the shape (P,), and are 1 by default."""
         rates_P = _checked_rates(pass_rates)
         norms_P = np.ones_like(rates_P) if gradient_norms is None else np.asarray(gradient_norms)
         if norms_P.shape != rates_P.shape or not np.all((norms_P >= 0) & (norms_P < np.inf)):
@@ -130,17 +120,7 @@ ALLOCATIONS: dict[str, type[Allocation]] = {"estimated": Estimated, "gvm": GVM}
 """The allocations that settings choose by name."""
 
 
-def _check_limits(limits: Allocation) -> None:
-    at_least("maximum", limits.maximum, max(limits.minimum, 1))
-    if not limits.minimum <= limits.mean_draws <= limits.maximum:
-        raise ValueError(
-            f"mean_draws must lie between minimum ({limits.minimum}) and maximum "
-            f"({limits.maximum}), got {limits.mean_draws}"
-        )
-
-
 def _checked_rates(pass_rates: ArrayLike) -> Floats:
-    """Return pass rates as an array, ½ for NaN."""
     rates_P = np.array(pass_rates, dtype=float)
     rates_P[np.isnan(rates_P)] = 0.5
     if rates_P.ndim != 1 or np.any((rates_P < 0) | (rates_P > 1)):
@@ -161,8 +141,8 @@ def _share_out(weights_P: Floats, limits: Allocation) -> Counts:
         return counts_P
     least, most = limits.minimum, limits.maximum
     total = min(max(round(limits.mean_draws * len(weights_P)), least * sharing), most * sharing)
-    shares = np.maximum(weights_P[some_P] / weights_P.max(), SMALLEST_SHARE)
-    quotas = _quotas(shares, total, least, most)
+    relative = np.maximum(weights_P[some_P] / weights_P.max(), 1e-100)  # so that no scale overflows
+    quotas = _quotas(relative, total, least, most)
     whole = np.floor(quotas).astype(np.int64)
     up = np.argsort(whole - quotas, kind="stable")[: total - int(whole.sum())]
     whole[up] += 1

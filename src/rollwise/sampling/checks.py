@@ -1,34 +1,84 @@
-"""Settings of plug-ins, and checks on arguments and on what plug-ins answer.
+"""Limits that fields declare, and checks on arguments and on what plug-ins answer."""
 
-A check of an argument raises a `ValueError` that names it, what it must be and what it is.
-"""
-
-from collections.abc import Callable
-from dataclasses import field
+import functools
+import math
+from collections.abc import Sequence
+from contextlib import suppress
 from numbers import Integral
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
+from annotated_types import Ge, Gt, Le, Lt
+from numpy.typing import ArrayLike, NDArray
 
 from rollwise.plugins import wrong_result
 
+Count = Annotated[int, Ge(1)]
+Whole = Annotated[int, Ge(0)]
+Share = Annotated[float, Ge(0), Le(1)]
+Inner = Annotated[float, Gt(0), Lt(1)]
+Positive = Annotated[float, Gt(0), Lt(math.inf)]
+NonNegative = Annotated[float, Ge(0), Lt(math.inf)]
+Above0 = Annotated[float, Gt(0)]
 
-def setting(default: Any, help: str, *, name: str = "", **limits: Any) -> Any:
-    """Declare a field of a dataclass that settings files can set.
 
-    Args:
-        default: Its value where none is given.
-        help: What it does, for the documentation and `--help`; begins with a verb.
-        name: Its `section.name` in settings files, where that is not the field's section and name.
-        limits: Limits on its values there, as pydantic's `Field` takes them (`ge=1`).
+@functools.cache
+def hints_of(kind: type) -> dict[str, Any]:
+    """Return the types of a class's attributes, with their limits."""
+    return get_type_hints(kind, include_extras=True)
+
+
+def plain_types(hint: Any) -> set[Any]:
+    """Return the types that a value may have, without their parameters."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return {type(value) for value in inner}
+    if origin is Annotated:
+        return plain_types(inner[0])
+    if origin in (Union, UnionType):
+        return set().union(*map(plain_types, inner))
+    return {origin or hint}
+
+
+def limits_of(hint: Any) -> dict[str, float]:
+    """Return the limits of a type, or of the alternatives that it has: `ge`, `gt`, `le`, `lt`."""
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    limits = [limit for part in parts for limit in getattr(part, "__metadata__", ())]
+    ends = ("ge", "gt", "le", "lt")
+    return {end: getattr(each, end) for each in limits for end in ends if hasattr(each, end)}
+
+
+class Checked:
+    """A dataclass whose values must be those of its `Literal`s, and within its types' limits.
+
+    Others raise a ValueError, or a TypeError for what should be an integer.
     """
-    named = {"setting": name, "limits": limits} if name else {}
-    return field(default=default, metadata={"help": help, **named})
+
+    def __post_init__(self) -> None:
+        kind: Any = type(self)
+        with suppress(NameError):  # of a user's type that only type checkers know
+            for name, hint in hints_of(kind).items():
+                _check(name, getattr(self, name, None), hint)
+
+
+def _check(name: str, value: Any, hint: Any) -> None:
+    types, limits = plain_types(hint), limits_of(hint)
+    if get_origin(hint) is Literal:
+        one_of(name, value, get_args(hint))
+    if not limits or (value is None and NoneType in types):
+        return
+    if int in types:
+        at_least(name, value, int(limits.get("ge", value)))
+    if limits.keys() != {"ge"} or float in types:
+        low = limits.get("ge", limits.get("gt", -math.inf))
+        high = limits.get("le", limits.get("lt", math.inf))
+        start, end = "(["["ge" in limits], ")]"["lt" not in limits]
+        within(name, value, f"{start}{low}, {high}{end}")
 
 
 def at_least(name: str, value: int, minimum: int) -> None:
-    """Refuse a `value` below `minimum`, or (a TypeError) one that is no integer."""
+    """Refuse (a ValueError) a `value` below `minimum`, or (a TypeError) one that is no integer."""
     if type(value) is int and value >= minimum:  # looking at abstract types takes longer
         return
     if isinstance(value, bool) or not isinstance(value, Integral):
@@ -37,40 +87,19 @@ def at_least(name: str, value: int, minimum: int) -> None:
         raise ValueError(f"{name} must be at least {minimum}, got {value}")
 
 
-def at_most(name: str, value: float, maximum: int) -> None:
-    """Refuse a `value` above `maximum`."""
-    if value > maximum:
-        raise ValueError(f"{name} must be at most {maximum:,}, got {value:,}")
+def within(name: str, value: float, interval: str) -> None:
+    """Refuse (a ValueError) a `value` outside `interval`, such as "[0, 1]" or "(0, inf)"."""
+    low, high = (float(end) for end in interval[1:-1].split(","))
+    above = value >= low if interval[0] == "[" else value > low
+    below = value <= high if interval[-1] == "]" else value < high
+    if not (above and below):
+        raise ValueError(f"{name} must lie in {interval}, got {value}")
 
 
-def above_zero(name: str, value: float) -> None:
-    """Refuse a `value` that is not above 0; infinity is allowed."""
-    if not value > 0:
-        raise ValueError(f"{name} must be above 0, got {value}")
-
-
-def finite_above_zero(name: str, value: float) -> None:
-    """Refuse a `value` that is not above 0, or is infinite."""
-    if not 0 < value < np.inf:
-        raise ValueError(f"{name} must be finite and above 0, got {value}")
-
-
-def finite_at_least(name: str, value: float, minimum: float) -> None:
-    """Refuse a `value` below `minimum`, or an infinite one."""
-    if not minimum <= value < np.inf:
-        raise ValueError(f"{name} must be finite and at least {minimum}, got {value}")
-
-
-def share(name: str, value: float) -> None:
-    """Refuse a `value` outside [0, 1]."""
-    if not 0 <= value <= 1:
-        raise ValueError(f"{name} must lie between 0 and 1, got {value}")
-
-
-def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Refuse a `value` that is not one of `choices`."""
+def one_of(name: str, value: object, choices: tuple[object, ...]) -> None:
+    """Refuse (a ValueError) a `value` that is not one of `choices`."""
     if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+        raise ValueError(f"{name} must be one of {', '.join(map(str, choices))}; got {value!r}")
 
 
 def check_flags(plugin: object, *names: str) -> None:
@@ -82,15 +111,29 @@ def check_flags(plugin: object, *names: str) -> None:
 
 
 def array_from(
-    plugin: object, method: str, wanted: str, fits: Callable[[NDArray[Any]], bool], *given: Any
+    plugin: object,
+    method: str,
+    wanted: str,
+    given: Sequence[Any],
+    shape: tuple[int | None, ...],
+    limits: tuple[ArrayLike, ArrayLike] = (-np.inf, np.inf),
+    nan: ArrayLike = False,
+    kinds: str = "biuf",
 ) -> NDArray[Any]:
-    """Call a plug-in for an array of numbers; a `PluginError` names an answer that does not fit."""
+    """Call a plug-in for an array of numbers; a `PluginError` names what was `wanted` and returned.
+
+    A size of None may be any. `limits` (included) and `nan` (allowed) broadcast with the array;
+    `kinds` are those of its `dtype`.
+    """
     answer = getattr(plugin, method)(*given)
     try:
         found = np.asarray(answer)
-        fine = found.dtype.kind in "biuf" and fits(found)
+        fits = found.dtype.kind in kinds or not found.size  # an empty list becomes floats
+        fits &= all(due in (None, size) for size, due in zip(found.shape, shape, strict=True))
+        within_limits = (found >= limits[0]) & (found <= limits[1])
+        fits &= bool(np.all(within_limits | (np.isnan(found) & nan)))
     except (TypeError, ValueError):
-        fine = False
-    if not fine:
+        fits = False
+    if not fits:
         raise wrong_result(plugin, method, wanted, answer)
     return found

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from numbers import Integral
-from typing import Any, Literal
+from typing import Literal
 
 Key = str | int
 """What identifies a prompt."""
@@ -22,20 +22,18 @@ class Draw:
     seed: int
 
 
-def as_key(given: Any) -> Key:
-    """Return a key as a Python string or integer; a TypeError if it is neither."""
-    if isinstance(given, Integral) and not isinstance(given, bool):
-        return int(given)
-    if not isinstance(given, str):
-        raise TypeError(f"a key must be a string or an integer, got {given!r}")
-    return str(given)
+def index_by_key(keys: Iterable[Key], known: Container[Key] = ()) -> dict[Key, int]:
+    """Return the place of each prompt in their order, from 0; keys become Python's own.
 
-
-def number(keys: Iterable[Key], known: Container[Key] = ()) -> dict[Key, int]:
-    """Number prompts in their order, from 0; a ValueError names one given twice, or `known`."""
+    Raises:
+        TypeError: A key is neither a string nor an integer.
+        ValueError: A key is given twice, or is among the `known`.
+    """
     indices: dict[Key, int] = {}
     for given in keys:
-        key = as_key(given)
+        if isinstance(given, bool) or not isinstance(given, str | Integral):
+            raise TypeError(f"a key must be a string or an integer, got {given!r}")
+        key = str(given) if isinstance(given, str) else int(given)
         if key in indices or key in known:
             raise ValueError(f"keys must name each prompt once, got key {key!r} twice")
         indices[key] = len(indices)

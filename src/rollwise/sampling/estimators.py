@@ -38,10 +38,10 @@ def pass_at_k(drawn: ArrayLike, correct: ArrayLike, k: int) -> Any:
 
 
 class Estimates(NamedTuple):
-    """Unbiased estimates of p and p(1 − p), arrays (B + 1, B + 1) over [positives, negatives].
+    """Unbiased estimates of p and p(1 − p), shape (B + 1, B + 1), by [positives, negatives].
 
-    NaN where there is none: for counts that sampling never reaches, before the first draw, and for
-    p(1 − p) where sampling is cut short at one draw, or always stops there.
+    NaN for counts that sampling never reaches, before the first draw, and for p(1 − p) where
+    sampling is cut short at one draw, or always stops there.
     """
 
     pass_rate: Floats
@@ -62,7 +62,7 @@ def unbiased_estimates(stopping: Stopping) -> Estimates:
 
 
 def estimates_of(pool: Pool) -> tuple[float, float] | None:
-    """Look up the unbiased estimates of p and p(1 − p); None at counts it cannot reach.
+    """Return the unbiased estimates of p and p(1 − p); None at counts that it cannot reach.
 
     A `ValueError` if the pool does not know its stopping.
     """
@@ -81,13 +81,11 @@ def estimates_of(pool: Pool) -> tuple[float, float] | None:
 def _unbiased(stops_bytes: bytes, budget: int) -> Estimates:
     stops = np.frombuffer(stops_bytes, dtype=bool).reshape(budget + 1, budget + 1)
     drawn = np.add.outer(np.arange(budget + 1), np.arange(budget + 1))
-    sequences = _sequences(stops, (0, 0))
-    reached = sequences > 0
+    every = _sequences(stops, (0, 0))
+    reached = every > 0
     two_seen = reached & reached[1, 1] & ((drawn >= 2) | (stops & (drawn == 1)))
-    return Estimates(
-        pass_rate=_ratio(_sequences(stops, (1, 0)), sequences, reached & (drawn >= 1)),
-        variance=_ratio(_sequences(stops, (1, 1)), sequences, two_seen),
-    )
+    pass_rate = _ratio(_sequences(stops, (1, 0)), every, reached & (drawn >= 1))
+    return Estimates(pass_rate, _ratio(_sequences(stops, (1, 1)), every, two_seen))
 
 
 def _sequences(stops: Bools, start: tuple[int, int]) -> NDArray[np.object_]:

@@ -1,9 +1,4 @@
-"""Exit rules: when a prompt has been sampled enough.
-
-A rule inherits from `ExitRule` and is asked by the schedule, for example after each round or each
-draw. It looks at the number of correct (`positives`) and incorrect (`negatives`) responses in a
-prompt's pool.
-"""
+"""Exit rules: when a prompt has been sampled enough, by the counts in its pool."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -13,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.plugins import wrong_result
-from rollwise.sampling.checks import at_least, setting
+from rollwise.sampling.checks import Checked, Count
 
 
-class ExitRule(ABC):
+class ExitRule(Checked, ABC):
     """Base class of exit rules; a rule of your own defines `satisfied` and is a frozen dataclass.
 
     Example:
@@ -33,10 +28,9 @@ class ExitRule(ABC):
 
     @abstractmethod
     def satisfied(self, positives: Any, negatives: Any) -> Any:
-        """Say whether a pool with these counts is enough: a bool, or a boolean array for arrays.
+        """Return whether a pool with these counts is enough: a bool, or a boolean array for arrays.
 
-        A rule may take single counts alone; one that takes arrays too is faster with budgets of
-        hundreds of draws.
+        A rule may take integers alone; with arrays, budgets of hundreds of draws are faster.
 
         Args:
             positives: n₊, correct responses; an integer, or an array of integers.
@@ -52,10 +46,8 @@ class PositiveFocused(ExitRule):
     incorrect response at all: it saves draws on easy prompts, not their signal.
     """
 
-    positives: int = setting(1, "Draw until this many responses are correct.")
-
-    def __post_init__(self) -> None:
-        at_least("positives", self.positives, 1)
+    positives: Count = 1
+    """Correct responses to draw."""
 
     def satisfied(self, positives: Any, negatives: Any) -> Any:
         return positives >= self.positives
@@ -69,12 +61,10 @@ class Balanced(ExitRule):
     Under this rule the pass rate of a pool leans toward ½.
     """
 
-    positives: int = setting(2, "Draw until this many responses are correct.")
-    negatives: int = setting(2, "Draw until this many responses are incorrect.")
-
-    def __post_init__(self) -> None:
-        at_least("positives", self.positives, 1)
-        at_least("negatives", self.negatives, 1)
+    positives: Count = 2
+    """Correct responses to draw."""
+    negatives: Count = 2
+    """Incorrect responses to draw."""
 
     def satisfied(self, positives: Any, negatives: Any) -> Any:
         return (positives >= self.positives) & (negatives >= self.negatives)
@@ -84,10 +74,8 @@ class Balanced(ExitRule):
 class FixedCount(ExitRule):
     """Stop after `samples` responses, whatever they are: with one round of them, this is GRPO."""
 
-    samples: int = setting(4, "Draw this many responses per prompt.")
-
-    def __post_init__(self) -> None:
-        at_least("samples", self.samples, 1)
+    samples: Count = 4
+    """Responses per prompt."""
 
     @property
     def count(self) -> int:  # type: ignore[override]  # this one fixes them
@@ -106,21 +94,20 @@ EXIT_RULES: dict[str, type[ExitRule]] = {
 
 
 def check_is_rule(rule: Any) -> None:
-    """Refuse (a TypeError) what does not inherit from `ExitRule`."""
+    """Refuse (a `TypeError`) what does not inherit from `ExitRule`."""
     if not isinstance(rule, ExitRule):
-        raise TypeError(
-            f"an exit rule inherits from rollwise.ExitRule and defines `satisfied`, got {rule!r}"
-        )
+        due = "inherits from rollwise.ExitRule and defines `satisfied`"
+        raise TypeError(f"an exit rule {due}, got {rule!r}")
 
 
 def where_satisfied(
     rule: ExitRule, positives: NDArray[np.int64], negatives: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Say of each pair of counts, arrays of one shape, whether a rule is satisfied.
+    """Return whether a rule is satisfied at each pair of counts, arrays of one shape.
 
-    A rule that takes single counts alone is asked about one pair after another. A `PluginError`
-    names a rule of the user's that did not return booleans.
+    A `PluginError` names a rule that did not return booleans.
     """
+    check_is_rule(rule)
     answer: Any
     try:
         answer = rule.satisfied(positives, negatives)

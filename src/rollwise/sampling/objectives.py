@@ -6,13 +6,12 @@ members, k₊ correct and k₋ incorrect.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rollwise.plugins import wrong_result
-from rollwise.sampling.checks import one_of, setting
+from rollwise.sampling.checks import Checked, array_from, one_of
 from rollwise.sampling.estimators import estimates_of
 from rollwise.sampling.pool import Pool
 from rollwise.sampling.selection import Group
@@ -25,11 +24,14 @@ Baseline = Literal["pool", "belief"]
 EstimateMethod = Literal["plug_in", "unbiased"]
 """`plug_in`: p by the share of correct responses. `unbiased`: by what allows for the stopping."""
 
+ROUNDING_ERRORS = 128
+"""How many rounding errors a sum over rewards, and what is computed from it, may hold."""
+
 STD_EPSILON = 1e-4
 """Added to a standard deviation before dividing by it (TRL's and DeepSeekMath's practice)."""
 
 
-class Objective(ABC):
+class Objective(Checked, ABC):
     """Base class of objectives; one of your own defines `advantages` and is a frozen dataclass.
 
     Example:
@@ -50,65 +52,53 @@ class Objective(ABC):
 
     @abstractmethod
     def advantages(self, pool: Pool, group: Group) -> Floats:
-        """Say how much to reinforce each member of `group`, shape (k,), in its order.
-
-        Args:
-            pool: All responses drawn for a prompt.
-            group: Those that are trained on.
-        """
+        """Return how much to reinforce each member of `group`, of those in `pool`, shape (k,)."""
 
 
 @dataclass(frozen=True)
-class _Centred(Objective):
-    """A_i = r_i − mean(r), divided by std(r) + 1e-4 if `scale_by_std`.
+class Reference(Objective):
+    """A_i = r_i − mean(r over the pool): Reinforce-Ada's global statistics.
 
-    The standard deviation is that of a sample (n − 1 in the denominator). Rewards that are all
-    equal give advantages of exactly 0, never a rounding error divided by one.
+    arXiv 2510.04996, section 3. The mean is that of the rewards themselves, so it suits shaped
+    rewards too. The advantages of a group need not sum to 0. With `scale_by_std` they are divided
+    by std(r) + 1e-4, the standard deviation of a sample (n − 1 in the denominator). Rewards that
+    are all equal give exactly 0, never a rounding error divided by one.
     """
 
-    scale_by_std: bool = setting(False, "Divide by the standard deviation of the same rewards.")
+    scale_by_std: bool = False
+    """Divide by the standard deviation of the same rewards."""
 
-    def _centre(self, rewards: Floats, compared_with: Pool | Group) -> Floats:
-        if compared_with.zero_variance:
-            return np.zeros(len(rewards))
-        centred: Floats = rewards - compared_with.rewards.mean()
+    def advantages(self, pool: Pool, group: Group) -> Floats:
+        return self._against(pool, group)
+
+    def _against(self, others: Pool | Group, group: Group) -> Floats:
+        if others.zero_variance:
+            return np.zeros(len(group))
+        centred: Floats = group.rewards - others.rewards.mean()
         if self.scale_by_std:
-            centred /= compared_with.rewards.std(ddof=1) + STD_EPSILON
+            centred /= others.rewards.std(ddof=1) + STD_EPSILON
         return centred
 
 
 @dataclass(frozen=True)
-class Reference(_Centred):
-    """A_i = r_i − mean(r over the pool): Reinforce-Ada's global statistics.
-
-    arXiv 2510.04996, section 3. The mean is that of the rewards themselves, so it suits shaped
-    rewards too. The advantages of a group need not sum to 0.
-    """
-
-    def advantages(self, pool: Pool, group: Group) -> Floats:
-        return self._centre(group.rewards, pool)
-
-
-@dataclass(frozen=True)
-class GRPO(_Centred):
+class GRPO(Reference):
     """A_i = r_i − mean(r over the group): GRPO (DeepSeekMath, arXiv 2402.03300, section 4.1).
 
     As published it has `scale_by_std`; Dr. GRPO does not.
     """
 
     def advantages(self, pool: Pool, group: Group) -> Floats:
-        return self._centre(group.rewards, group)
+        return self._against(group, group)
 
 
 def belief_baseline(pool: Pool) -> Floats:
-    """Predict each response of a pool from the belief and from the prompt's other draws, (N,).
+    """Return what is expected of each response of a pool by belief and other draws, shape (N,).
 
     α and β are the pool's prior, or 1 and 1. If the number of draws was fixed, all others count:
-    b_i = (α + Σ_{j≠i} r_j)/(α + β + N − 1), the leave-one-out mean shrunk to the belief. If
-    sampling stopped because of what it had drawn, only the earlier ones do: b_i = (α + Σ_{j<i}
-    r_j)/(α + β + i − 1). The terms (r_i − b_i)·∇log π_i − ∇p are then martingale differences, so
-    that their sum over a pool is E[N]·∇p in expectation, whatever the stopping rule (Wald's
-    identity).
+    b_i = (α + Σ_{j≠i} r_j)/(α + β + N − 1). If sampling stopped because of what it had drawn, only
+    the earlier ones do: b_i = (α + Σ_{j<i} r_j)/(α + β + i − 1). The terms (r_i − b_i)·∇log π_i −
+    ∇p are then martingale differences, so that their sum over a pool is E[N]·∇p in expectation,
+    whatever the stopping rule (Wald's identity).
     """
     alpha, beta = pool.prior or (1.0, 1.0)
     correct = pool.correct.astype(float)
@@ -127,13 +117,11 @@ class PassRateObjective(Objective):
     With `baseline="pool"`, A = f′(p)·p(1 − p)·k/k₊ for correct members and −f′(p)·p(1 − p)·k/k₋ for
     incorrect ones: the mean of A·∇log π over the group is f′(p)·∇p in expectation, whatever the
     share of either side; of a group with one side alone, 1 − p (correct) or p times that. A pool of
-    equal rewards, or of one side, gets zeros.
-
-    `estimates` says what stands for p and p(1 − p). `plug_in` takes n₊/N, which is biased in a pool
-    that stopped because of what it held. `unbiased` takes `unbiased_estimates`: `Linear` is then
-    exact whatever the exit rule, and `Log` except for the probability that no response is correct;
-    `Sqrt` and `Arcsine` are exact under neither. A pool at counts that its stopping cannot reach
-    has plug-in weights.
+    equal rewards, or of one side, gets zeros. `estimates` says what stands for p and p(1 − p):
+    n₊/N (`plug_in`), which is biased in a pool that stopped because of what it held, or
+    `unbiased_estimates` (`unbiased`). With these `Linear` is exact whatever the exit rule, and
+    `Log` except for the probability that no response is correct; `Sqrt` and `Arcsine` never are. A
+    pool at counts that its stopping cannot reach has plug-in weights.
 
     With `baseline="belief"`, A_i = f′(p̂)·(r_i − b_i), where r_i is 1 for a correct response and 0
     otherwise, p̂ is the mean of what was believed before the step (`Pool.prior`), and b_i is
@@ -147,21 +135,15 @@ class PassRateObjective(Objective):
 
     looks_at_rewards = False
 
-    estimates: EstimateMethod = setting(
-        "plug_in",
-        "Take the pass rate as the pool shows it (`plug_in`), or allow for why its sampling "
-        "stopped (`unbiased`).",
-    )
-    baseline: Baseline = setting(
-        "pool",
-        "Compare each response with what all responses drawn show (`pool`), or with what was "
-        "believed of the prompt before it was drawn (`belief`), so that even a single response "
-        "teaches.",
-    )
+    estimates: EstimateMethod = "plug_in"
+    """Estimate of the pass rate: the pool's share (`plug_in`), or corrected for the rule by which
+    sampling stopped (`unbiased`)."""
+    baseline: Baseline = "pool"
+    """What a response is compared with: all responses drawn (`pool`), or the pass rate that was
+    expected before they were drawn (`belief`), so that a single response is enough."""
 
     def __post_init__(self) -> None:
-        one_of("estimates", self.estimates, get_args(EstimateMethod))
-        one_of("baseline", self.baseline, get_args(Baseline))
+        super().__post_init__()
         if self.estimates == "unbiased" and self.baseline == "belief":
             raise ValueError("estimates='unbiased' works only with baseline='pool'")
 
@@ -178,19 +160,15 @@ class PassRateObjective(Objective):
         pass_rate = pool.positives / len(pool)
         weight = float(self.weight(*(found or (pass_rate, pass_rate * (1 - pass_rate)))))
         correct = pool.correct[group.indices]
-        n_correct, n_incorrect = int(correct.sum()), int((~correct).sum())
-        of_correct = weight * len(group) / max(n_correct, 1)
-        of_incorrect = -weight * len(group) / max(n_incorrect, 1)
-        return np.where(correct, of_correct, of_incorrect)
+        sides = np.where(correct, correct.sum(), -(~correct).sum())
+        return np.asarray(weight * len(group) / sides)
 
     @property
     def needs_variance(self) -> bool:  # type: ignore[override]
-        """Whether the baseline is the pool's."""
         return self.baseline == "pool"
 
     @property
     def uses_priors(self) -> bool:  # type: ignore[override]
-        """Whether the baseline is a belief."""
         return self.baseline == "belief"
 
     def slope(self, pass_rate: Any) -> Any:
@@ -206,10 +184,9 @@ class PassRateObjective(Objective):
                 "priors= to its RolloutSession, or set pool.prior = (alpha, beta)"
             )
         alpha, beta = pool.prior
-        surprise, share = pool.correct - belief_baseline(pool), 1.0
-        if pool.stopping is not None:  # 1 / E[N], relative to the fewest: all prompts weigh alike
-            share = float(pool.stopping.fewest / pool.stopping.expected_need[0, 0])
-        advantages: Floats = self.slope(alpha / (alpha + beta)) * share * surprise
+        surprise = pool.correct - belief_baseline(pool)
+        weight = 1.0 if pool.stopping is None else pool.stopping.weight  # all prompts weigh alike
+        advantages: Floats = self.slope(alpha / (alpha + beta)) * weight * surprise
         return advantages
 
 
@@ -247,10 +224,9 @@ class Arcsine(PassRateObjective):
 
 @dataclass(frozen=True)
 class Reward(Objective):
-    """A_i = r_i, no baseline.
+    """A_i = r_i: equal rewards teach, too. With groups of correct responses this is RAFT.
 
-    With groups of correct responses this is RAFT, with whole mixed pools Reinforce-Rej
-    (arXiv 2504.11343). The only built-in objective under which equal rewards teach something.
+    With whole mixed pools it is Reinforce-Rej (arXiv 2504.11343).
     """
 
     needs_variance = False
@@ -277,19 +253,18 @@ def make_objective(objective: str | Objective, **settings: Any) -> Objective:
     Settings at their default may be given to any. Others raise a ValueError if the objective does
     not have them, or with an instance.
     """
-    kinds = OBJECTIVES.values()
-    defaults = {name: [getattr(kind, name, None) for kind in kinds] for name in settings}
-    given = {name: value for name, value in settings.items() if value not in defaults[name]}
+    kinds = OBJECTIVES.items()
+    having = {n: [other for other, kind in kinds if hasattr(kind, n)] for n in settings}
+    given = {n: v for n, v in settings.items() if v != getattr(OBJECTIVES[having[n][0]], n)}
     if isinstance(objective, Objective):
         if given:
             raise ValueError(f"{' and '.join(given)} must be set in the objective, {objective!r}")
         return objective
     one_of("objective", objective, tuple(OBJECTIVES))
     for name, value in given.items():
-        having = [other for other, kind in OBJECTIVES.items() if hasattr(kind, name)]
-        if objective not in having:
+        if objective not in having[name]:
             raise ValueError(
-                f"{name} = {value!r} is for objective {', '.join(having)}; objective "
+                f"{name} = {value!r} is for objective {', '.join(having[name])}; objective "
                 f"{objective!r} has no such setting"
             )
     return OBJECTIVES[objective](**given)
@@ -304,7 +279,7 @@ def advantages(
     estimates: EstimateMethod = "plug_in",
     baseline: Baseline = "pool",
 ) -> Floats:
-    """Say how much to reinforce each member of `group`, shape (k,).
+    """Return how much to reinforce each member of `group`, shape (k,).
 
     Args:
         pool: All responses drawn for a prompt.
@@ -313,13 +288,11 @@ def advantages(
             mean of the pool, `grpo` with that of the group; `linear`, `log`, `sqrt` and `arcsine`
             follow the gradient of p, log p, √p and 2 arcsin √p; `reward` takes the rewards.
         scale_by_std: For `reference` and `grpo`: divide by the standard deviation.
-        estimates: For the functions of p: how p is estimated.
-        baseline: For the functions of p: compare each response with what the `pool` shows, or with
-            the `belief` that was held before it was drawn.
+        estimates: For the functions of p: how p is estimated (`PassRateObjective`).
+        baseline: For the functions of p: compare responses with the `pool`, or with the `belief`.
 
     Raises:
-        ValueError: Settings that do not go together (`make_objective`), or `unbiased` for a pool
-            that cannot be estimated from (`PassRateObjective`).
+        ValueError: Settings that do not go together, or a pool that the objective cannot use.
     """
     settings = {"scale_by_std": scale_by_std, "estimates": estimates, "baseline": baseline}
     return advantages_by(make_objective(objective, **settings), pool, group)
@@ -327,10 +300,20 @@ def advantages(
 
 def advantages_by(objective: Objective, pool: Pool, group: Group) -> Floats:
     """Ask an objective for advantages, shape (k,); a `PluginError` names a wrong answer."""
-    values: Any = objective.advantages(pool, group)
-    shape = group.rewards.shape
-    fits = type(values) is np.ndarray and values.shape == shape and values.dtype.kind in "fiu"
-    if not fits or not np.isfinite(values).all():
-        wanted = f"a NumPy array of finite numbers of shape {shape}"
-        raise wrong_result(objective, "advantages", wanted, values)
-    return values  # type: ignore[no-any-return]
+    given, shape, most = (pool, group), group.rewards.shape, np.finfo(float).max
+    wanted = f"an array of finite numbers of shape {shape}"
+    limits = -most, most
+    values = array_from(objective, "advantages", wanted, given, shape, limits, kinds="iuf")
+    return without_rounding(values, group.rewards)
+
+
+def without_rounding(values: Floats, of: Floats) -> Floats:
+    """Return `values`, with 0 in place of those that rounding alone keeps from it.
+
+    Args:
+        values: Differences and multiples of `of`, any shape.
+        of: What they were computed from; the largest sets how large a rounding error can be.
+    """
+    unit = np.finfo(np.result_type(values, np.float32)).eps
+    negligible = np.abs(values) <= ROUNDING_ERRORS * unit * np.abs(of).max(initial=0.0)
+    return np.where(negligible, 0.0, values)

@@ -5,21 +5,22 @@ from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Protocol
+from typing import Annotated, Protocol, runtime_checkable
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 from rollwise.plugins import wrong_result
-from rollwise.sampling.checks import at_least, at_most, setting, share
-from rollwise.sampling.exits import ExitRule, check_is_rule, where_satisfied
-from rollwise.sampling.prompt import SampledPrompt
+from rollwise.sampling.checks import Checked, Count, Share, within
+from rollwise.sampling.exits import ExitRule, where_satisfied
+from rollwise.sampling.pool import SampledPrompt
 
 MOST_SAMPLES = 4096
-"""The most draws of one prompt: the tables by number of correct and of incorrect responses then
-take 2 GB."""
+"""The most draws of one prompt; the tables of `Stopping` then take 2 GB."""
 
 
+@runtime_checkable
 class Dispatcher(Protocol):
     """Decides whose draw comes next, within one session; it can be pickled."""
 
@@ -30,13 +31,13 @@ class Dispatcher(Protocol):
         """Note that a draw of a prompt was handed out, or that its result is known."""
 
     def next(self, ahead: bool) -> SampledPrompt | None:
-        """Choose the prompt that the next draw is for; None to wait for what is in flight.
+        """Choose the prompt of the next draw; None to wait for what is in flight.
 
-        `ahead` says whether draws may be handed out that might turn out surplus.
+        Without `ahead`, only draws that are certain to be needed may be handed out.
         """
 
 
-class Schedule(ABC):
+class Schedule(Checked, ABC):
     """Base class of schedules; one of your own is a frozen dataclass with the abstract members.
 
     Attributes:
@@ -56,7 +57,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def asks(self, processed: int) -> bool:
-        """Say whether the exit rule is asked after `processed` draws of a prompt, lost ones too.
+        """Return whether the exit rule is asked after `processed` draws of a prompt, lost ones too.
 
         It is always asked after `max_samples`.
         """
@@ -75,22 +76,22 @@ class Rounds(Schedule):
     """The published schedule: every unresolved prompt gets `size` draws a round.
 
     The rule is asked at the end of a round, and a round begins when the last is in (Reinforce-Ada,
-    arXiv 2510.04996, Algorithm 1 of v1, Reinforce-Ada-Seq of v3; M = 8 and R = 4 are the defaults
-    of its code). A pool therefore overshoots its rule by up to `size` − 1 draws, and the whole
-    batch waits for the longest response of each round.
+    arXiv 2510.04996, Algorithm 1 of v1, Reinforce-Ada-Seq of v3; 8 and 4 are the defaults of its
+    code). A pool therefore overshoots its rule by up to `size` − 1 draws, and the whole batch waits
+    for the longest response of each round.
     """
 
-    size: int = setting(8, "Draw this many responses per unresolved prompt in a round.")
-    rounds: int = setting(4, "Draw at most this many rounds.")
+    size: Count = 8
+    """Responses per unresolved prompt and round."""
+    rounds: Count = 4
+    """Maximum rounds."""
 
     def __post_init__(self) -> None:
-        at_least("size", self.size, 1)
-        at_least("rounds", self.rounds, 1)
-        at_most("size · rounds, the most draws of a prompt,", self.max_samples, MOST_SAMPLES)
+        super().__post_init__()
+        within("size · rounds", self.max_samples, f"[1, {MOST_SAMPLES}]")
 
     @property
     def max_samples(self) -> int:
-        """R·M."""
         return self.size * self.rounds
 
     def asks(self, processed: int) -> bool:
@@ -123,12 +124,10 @@ class _RoundsDispatcher:
         while self._round and self._round[0].ended:
             self._round.popleft()
         if not self._round:
-            while self._behind and (
-                self._behind[-1].ended or self._behind[-1].processed == self._behind[-1].issued
-            ):
+            while self._behind and (self._behind[-1].ended or not self._behind[-1].outstanding):
                 self._behind.pop()
             if not self._behind:
-                self._prompts = [p for p in self._prompts if not p.ended]
+                self._prompts = [prompt for prompt in self._prompts if not prompt.ended]
                 self._behind = [*self._prompts]
                 for prompt in self._prompts:
                     self._round += [prompt] * min(self._size, prompt.limit - prompt.issued)
@@ -139,28 +138,22 @@ class _RoundsDispatcher:
 class Streamed(Schedule):
     """No rounds: a free slot goes to the prompt that is furthest behind, and no prompt waits.
 
-    The rule is asked after every draw, in draw order, so a pool is what drawing one at a time
-    would give, whatever the engine's timing. To keep slots full, draws are handed out before
-    it is known that they are needed, and cancelled if they are not: as many ahead as are each
-    needed with a probability of at least `speculation`, given the prompt's prior and its responses.
-    Each slot goes to the unresolved prompt with the fewest draws in flight relative to what it is
-    still expected to need; among equals, to the one that needs most.
+    The rule is asked after every draw, in draw order, so a pool is what drawing one at a time would
+    give, whatever the engine's timing. To keep slots full, draws that are needed with a probability
+    of at least `speculation`, given the prompt's prior and responses, are handed out ahead, and
+    cancelled if they are not needed. Each slot goes to the unresolved prompt with the fewest draws
+    in flight relative to what it is still expected to need; among equals, to the one that needs
+    most.
     """
 
     streams = True
     uses_priors = True
 
-    max_samples: int = setting(32, "Draw at most this many responses per prompt.")
-    speculation: float = setting(
-        0.25,
-        "Draw ahead what is needed with at least this probability; lower values keep more slots "
-        "full and waste more draws.",
-    )
-
-    def __post_init__(self) -> None:
-        at_least("max_samples", self.max_samples, 1)
-        at_most("max_samples", self.max_samples, MOST_SAMPLES)
-        share("speculation", self.speculation)
+    max_samples: Annotated[int, Ge(1), Le(MOST_SAMPLES)] = 32
+    """Maximum responses per prompt."""
+    speculation: Share = 0.25
+    """Probability of being needed from which on a draw is started ahead; lower values keep more
+    slots full and waste more draws."""
 
     @property
     def draws_ahead(self) -> bool:  # type: ignore[override]
@@ -186,19 +179,19 @@ class _StreamedDispatcher:
     def add(self, prompt: SampledPrompt) -> None:
         self._prompts.append(prompt)
         if len(self._prompts) > len(self._turns):
-            self._turns = np.append(self._turns, np.full(len(self._turns), math.inf))
-            self._certain = np.append(self._certain, np.zeros(len(self._certain), dtype=bool))
+            self._turns = np.pad(self._turns, (0, len(self._turns)), constant_values=math.inf)
+            self._certain = np.pad(self._certain, (0, len(self._certain)))
         self.changed(prompt)
 
     def changed(self, prompt: SampledPrompt) -> None:
         stopping, outstanding = prompt.stopping, prompt.outstanding
         state = prompt.known_correct, prompt.known_incorrect
         # Certain whatever the rewards of the draws in flight.
-        self._certain[prompt.position] = outstanding < stopping.certain_need[state]
-        turn, most = math.inf, stopping.worthwhile(self._speculation)[state]
+        self._certain[prompt.position] = outstanding < stopping.minimum_draws[state]
+        turn, most = math.inf, stopping.likely_draws(self._speculation)[state]
         if prompt.issued < prompt.limit and outstanding < most:
             # The one with the least in flight for its need comes first.
-            need = float(stopping.expected_need[state])
+            need = float(stopping.expected_draws[state])
             turn = (outstanding / need if prompt.issued else -1.0) - 1e-6 * need
         self._turns[prompt.position] = turn
 
@@ -208,22 +201,8 @@ class _StreamedDispatcher:
         return self._prompts[first] if turns[first] < math.inf else None
 
 
-def dispatcher_of(schedule: Schedule) -> Dispatcher:
-    """Make a session's dispatcher; a `PluginError` names a schedule whose `dispatcher` is wrong."""
-    made = schedule.dispatcher()
-    if not all(callable(getattr(made, verb, None)) for verb in ("add", "changed", "next")):
-        wanted = "an object with the methods add, changed and next"
-        raise wrong_result(schedule, "dispatcher", wanted, made)
-    return made
-
-
 def check_reachable(rule: ExitRule, schedule: Schedule) -> None:
-    """Refuse a rule that no pool within the schedule's budget can satisfy.
-
-    Raises:
-        ValueError: No pool can satisfy it; the message names both.
-    """
-    check_is_rule(rule)
+    """Refuse (a `ValueError`) a rule that no pool within the schedule's budget can satisfy."""
     most = schedule.max_samples
     if not isinstance(most, Integral) or most < 1:
         raise wrong_result(schedule, "max_samples", "an integer from 1", most)

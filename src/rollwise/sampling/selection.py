@@ -10,8 +10,7 @@ from rollwise.sampling.checks import at_least, one_of
 from rollwise.sampling.pool import Pool, has_zero_variance
 
 Strategy = Literal["balanced", "max_variance", "positives", "all"]
-"""`balanced`: half correct, half incorrect. `max_variance`: those whose rewards vary most.
-`positives`: correct ones only. `all`: the whole pool, of any size."""
+"""How a group is chosen (`select_group`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +40,8 @@ def check_size(size: int, strategy: Strategy) -> None:
     at_least("size", size, 1)
     if strategy == "balanced" and size % 2:
         raise ValueError(
-            f"size must be even for strategy 'balanced' (half correct, half incorrect), got {size}"
+            "`size` must be even for strategy 'balanced' (half correct, half incorrect), "
+            f"got {size}"
         )
 
 
@@ -58,10 +58,12 @@ def select_group(
     * `positives` takes the correct ones, at most k; none if the pool has none.
     * `all` takes the whole pool, whatever the size.
 
-    Except under `positives`, a pool smaller than `size` is taken whole. Members are chosen by draw
-    order, or by `rng` among responses that serve equally well, never by when they were finished,
-    which would favour short answers. An unknown strategy, a size below 1, or an odd one for
-    `balanced` raises a ValueError.
+    Except under `positives`, a pool smaller than `size` is taken whole. Among responses that serve
+    equally well, draw order decides, or `rng`; never when they were finished, which would favour
+    short answers.
+
+    Raises:
+        ValueError: An unknown strategy, a size below 1, or an odd one for `balanced`.
     """
     check_size(size, strategy)
     if strategy == "all":
@@ -101,7 +103,6 @@ def _most_varied(
 def _take(
     indices: NDArray[np.intp], count: int, rng: np.random.Generator | None
 ) -> NDArray[np.intp]:
-    """Take `count` of the indices, or all if there are fewer."""
     if rng is None:
         return indices[:count]
     return rng.choice(indices, min(count, len(indices)), replace=False)

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rollwise.plugins import wrong_result
-from rollwise.sampling.checks import at_least, share
-from rollwise.sampling.draws import Draw, Key, number
+from rollwise.sampling.checks import at_least, within
+from rollwise.sampling.draws import Draw, Key, index_by_key
 from rollwise.sampling.exits import ExitRule
-from rollwise.sampling.pool import POSITIVE_THRESHOLD, Pool
-from rollwise.sampling.prompt import Recorded, SampledPrompt
-from rollwise.sampling.schedules import Rounds, Schedule, dispatcher_of
+from rollwise.sampling.pool import POSITIVE_THRESHOLD, Graded, Pool, SampledPrompt
+from rollwise.sampling.schedules import Dispatcher, Rounds, Schedule
 from rollwise.sampling.stopping import Stopping, stopping_of_prompts
 
 
@@ -39,18 +38,16 @@ class RolloutSession:
         schedule: When draws are handed out; by default the published `Rounds`.
         seed: The run's seed.
         step: The training step; with the seed, the prompt and the index it makes a draw's seed.
-        positive_threshold: A response is correct if its reward is above this.
+        positive_threshold: A response is correct if its reward, or its `Score`'s `acc`, is above.
         max_attempts: How often a draw is tried before it is lost.
-        priors: What is believed of each prompt's pass rate: α and β of a Beta distribution, shape
-            (P, 2), for instance from a prompt sampler; by default 1 and 1, which is flat. They
-            order the draws of `Streamed` and decide, with the responses, when to give up; for both
-            they are rounded so that prompts share tables: the mean to 1/32, the strength α + β to a
-            power of 2. Pools keep them as they are, for baselines.
+        priors: α and β of a Beta distribution of each prompt's pass rate, shape (P, 2); by default
+            1 and 1, which is flat. They order the draws of `Streamed` and decide, with the
+            responses, when to give up. So that prompts share tables, both round the mean to 1/32
+            and α + β to a power of 2; pools keep them as they are, for baselines.
         budgets: The most draws of each prompt, shape (P,), for instance from an allocation; by
             default, and at most, the schedule's.
         give_up_below: End a prompt as `futile` when the rule is asked and the probability that it
-            will be satisfied within the budget is below this. That probability is Beta-binomial,
-            from the prior and the responses drawn.
+            will be satisfied within the budget, which is Beta-binomial, is below this.
 
     Attributes:
         pools: Key -> Pool, in the order of `keys` and of what was added.
@@ -77,7 +74,7 @@ class RolloutSession:
         budgets: ArrayLike | None = None,
         give_up_below: float = 0.0,
     ) -> None:
-        share("give_up_below", give_up_below)
+        within("give_up_below", give_up_below, "[0, 1]")
         at_least("seed", seed, 0)
         at_least("step", step, 0)
         at_least("max_attempts", max_attempts, 1)
@@ -87,7 +84,10 @@ class RolloutSession:
         self.positive_threshold, self.give_up_below = positive_threshold, give_up_below
         self.pools: dict[Key, Pool] = {}
         self._prompts: dict[Key, SampledPrompt] = {}
-        self._dispatcher = dispatcher_of(self.schedule)
+        self._dispatcher = self.schedule.dispatcher()
+        if not isinstance(self._dispatcher, Dispatcher):
+            wanted = "an object with the methods add, changed and next"
+            raise wrong_result(self.schedule, "dispatcher", wanted, self._dispatcher)
         self._repeats: deque[Draw] = deque()
         self._attempts: dict[Draw, int] = {}
         self._unresolved = 0
@@ -105,7 +105,7 @@ class RolloutSession:
 
         A key that the session already has is refused, and then nothing is added.
         """
-        added = number(keys, self._prompts)
+        added = index_by_key(keys, self._prompts)
         if not added:
             raise ValueError("keys must name at least one prompt, got none")
         most = self.schedule.max_samples
@@ -167,21 +167,23 @@ class RolloutSession:
         return draw
 
     def record(self, draw: Draw, reward: float, response: Any = None) -> list[Draw]:
-        """Report a reward; returns the draws in flight to cancel, which are no longer needed.
+        """Report a reward, which may be a `Score`; returns the draws in flight that are surplus.
+
+        Cancel these: they are no longer needed.
 
         Raises:
             ValueError: A reward that is not finite, or a draw that is not in flight.
         """
         if not math.isfinite(reward):
             raise ValueError(f"the reward of {draw} must be finite, got {reward}")
-        return self._receive(self._released(draw), draw, (float(reward), response))
+        return self._receive(self._released(draw), draw, (reward, response))
 
     def record_failure(self, draw: Draw, final: bool = False) -> list[Draw]:
         """Report that the engine or the grader lost a draw; returns what `record` returns.
 
         It is handed out again with the same seed. After `max_attempts`, or at once if the failure
-        is `final`, it is lost: the pool does without it, and is biased towards responses that are
-        not lost; it still counts against the budget.
+        is `final`, it is lost: it counts against the budget, but is in no pool, which is then
+        biased towards responses that are not lost.
 
         Raises:
             ValueError: The draw is not in flight.
@@ -206,29 +208,28 @@ class RolloutSession:
         del prompt.in_flight[draw.index]
         return prompt
 
-    def _receive(self, prompt: SampledPrompt, draw: Draw, recorded: Recorded) -> list[Draw]:
-        surplus = prompt.receive(draw.index, recorded)
-        if prompt.pool.exit_reason is not None:
-            self._count_end(prompt)
-        self._dispatcher.changed(prompt)
+    def _receive(self, prompt: SampledPrompt, draw: Draw, graded: Graded) -> list[Draw]:
+        surplus = prompt.receive(draw.index, graded)
+        self._note(prompt)
         return surplus
+
+    def _note(self, prompt: SampledPrompt) -> None:
+        """Tell the dispatcher that a prompt has changed; count its end."""
+        if prompt.ended:
+            self.surplus += prompt.issued - prompt.processed
+            self._unresolved -= 1
+        self._dispatcher.changed(prompt)
 
     def end_all(self) -> list[Draw]:
         """End every prompt with what is in its pool; returns the draws in flight, to be cancelled.
 
-        They count as surplus, as do responses that wait for an earlier draw. If draws are ended for
-        an outside reason, such as their age, the pool is biased towards responses that finish
-        early.
+        They count as surplus, as do responses that wait for an earlier draw. Pools that are ended
+        for an outside reason, such as the time, are biased towards responses that finish early.
         """
         surplus: list[Draw] = []
         for prompt in self._prompts.values():
             if not prompt.ended:
-                surplus += prompt.end(prompt.exit_reason(last=True) or "exhausted")
-                self._count_end(prompt)
-                self._dispatcher.changed(prompt)
+                surplus += prompt.end(prompt.reason_to_end(last=True) or "exhausted")
+                self._note(prompt)
         self._repeats.clear()
         return surplus
-
-    def _count_end(self, prompt: SampledPrompt) -> None:
-        self.surplus += prompt.issued - prompt.processed
-        self._unresolved -= 1

@@ -17,6 +17,7 @@ from rollwise.plugins import wrong_result
 from rollwise.sampling.exits import ExitRule, check_is_rule, where_satisfied
 
 Bools = NDArray[np.bool_]
+Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 MEANS = 32
@@ -38,7 +39,7 @@ class Stopping:
         schedule: After how many draws the rule is asked.
         budget: The most draws, B.
         prior: α and β of the pass rate's Beta distribution before the first draw.
-        lost: Draws that are in no pool because they were lost; they use up the budget all the same.
+        lost: Draws that were lost; they count against the budget but are in no pool.
         give_up_below: Give the prompt up where `chance` is below this.
     """
 
@@ -64,14 +65,9 @@ class Stopping:
         return np.array(asked)
 
     @cached_property
-    def is_fixed(self) -> bool:
-        """Whether the number of draws does not depend on what they show."""
-        return bool(np.isclose(self.certain_need[0, 0], self.expected_need[0, 0], rtol=1e-9))
-
-    @cached_property
     def satisfied(self) -> Bools:
         """Where the rule is satisfied, whether or not it is asked there."""
-        return where_satisfied(self.rule, self._positives, self._positives.T)
+        return where_satisfied(self.rule, *np.indices((self.budget + 1, self.budget + 1)))
 
     @cached_property
     def chance(self) -> Floats:
@@ -91,27 +87,22 @@ class Stopping:
         return (self.satisfied & self._asked) | self.futile | self._spent
 
     @cached_property
-    def expected_need(self) -> Floats:
+    def expected_draws(self) -> Floats:
         """How many more draws are expected until sampling stops; 0 where it has."""
-        return self._backward(np.zeros(self._drawn.shape), self.stops, draws=1)
+        return self._backward(np.zeros(self.stops.shape), self.stops, draws=1)
 
     @cached_property
-    def certain_need(self) -> NDArray[np.int64]:
+    def minimum_draws(self) -> Counts:
         """The fewest further draws until sampling stops, whatever their rewards."""
-        least = self._backward(np.zeros(self._drawn.shape), self.stops, draws=1, least=True)
-        return least.astype(int)
+        fewest = self._backward(np.zeros(self.stops.shape), self.stops, draws=1, least=True)
+        return fewest.astype(int)
 
-    @cached_property
-    def fewest(self) -> int:
-        """The fewest draws that end a prompt unless it is given up, whatever is believed of it."""
-        return int(shared(replace(self, give_up_below=0.0)).certain_need[0, 0])
-
-    def worthwhile(self, probability: float) -> NDArray[np.int64]:
-        """How many more draws are each needed with at least `probability`; at least `certain_need`.
+    def likely_draws(self, probability: float) -> Counts:
+        """How many more draws are each needed with at least `probability`, or are certain to be.
 
         A draw is needed if sampling has not stopped before it.
         """
-        if probability not in self._worthwhile:
+        if probability not in self._likely:
             continues = np.where(self.stops, 0.0, 1.0)
             needed, count = continues.copy(), np.zeros(continues.shape, dtype=int)
             correct = self._correct[:-1, :-1]
@@ -123,20 +114,27 @@ class Stopping:
                 after = np.zeros_like(needed)
                 after[:-1, :-1] = correct * needed[1:, :-1] + (1 - correct) * needed[:-1, 1:]
                 needed = after * continues
-            self._worthwhile[probability] = np.maximum(count, self.certain_need)
-        return self._worthwhile[probability]
+            self._likely[probability] = np.maximum(count, self.minimum_draws)
+        return self._likely[probability]
 
     @cached_property
-    def _worthwhile(self) -> dict[float, NDArray[np.int64]]:
+    def is_fixed(self) -> bool:
+        """Whether the number of draws does not depend on what they show."""
+        return bool(np.isclose(self.minimum_draws[0, 0], self.expected_draws[0, 0], rtol=1e-9))
+
+    @cached_property
+    def weight(self) -> float:
+        """1/E[N], times the fewest draws that end a prompt unless it is given up."""
+        fewest = shared(replace(self, give_up_below=0.0)).minimum_draws[0, 0]
+        return float(fewest / self.expected_draws[0, 0])
+
+    @cached_property
+    def _likely(self) -> dict[float, Counts]:
         return {}
 
     @cached_property
-    def _positives(self) -> NDArray[np.int64]:
-        return np.repeat(np.arange(self.budget + 1)[:, None], self.budget + 1, axis=1)
-
-    @cached_property
-    def _drawn(self) -> NDArray[np.int64]:
-        return self._positives + self._positives.T
+    def _drawn(self) -> Counts:
+        return np.add.outer(np.arange(self.budget + 1), np.arange(self.budget + 1))
 
     @property
     def _asked(self) -> Bools:
@@ -150,7 +148,7 @@ class Stopping:
     def _correct(self) -> Floats:
         """The probability that the next response is correct, by [positives, negatives]."""
         alpha, beta = self.prior
-        return (alpha + self._positives) / (alpha + beta + self._drawn)
+        return (alpha + np.arange(self.budget + 1)[:, None]) / (alpha + beta + self._drawn)
 
     def _backward(
         self, values: Floats, known: Bools, draws: int = 0, least: bool = False
@@ -159,7 +157,6 @@ class Stopping:
 
         A value is `draws` more than those after one more response: their average, or the `least`.
         """
-        values = values.copy()
         for drawn in range(self.budget - 1, -1, -1):
             up = np.arange(drawn + 1)
             down = drawn - up
@@ -187,7 +184,7 @@ def shared(stopping: Stopping) -> Stopping:
 def stopping_of_prompts(
     like: Stopping, count: int, priors: ArrayLike | None, budgets: ArrayLike | None
 ) -> Iterable[Stopping]:
-    """Say how `count` prompts stop; those of equal budgets and rounded priors share their tables.
+    """Yield the stopping of each prompt; equal budgets and rounded priors share their tables.
 
     `like` is that of one with the largest budget; `priors` has shape (P, 2), `budgets` (P,).
     """

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rollwise.sampling.draws import Draw
-from rollwise.sampling.exits import Balanced, ExitRule, FixedCount, check_is_rule, where_satisfied
+from rollwise.sampling.exits import Balanced, FixedCount, where_satisfied
 from rollwise.sampling.objectives import Objective
 from rollwise.sampling.pool import Pool
 from rollwise.sampling.schedules import Schedule, Streamed
@@ -29,8 +29,14 @@ PROMPTS = 7
 def check_exit_rule(rule: Any) -> None:
     """Check an exit rule: its answers, and its pools."""
     check_value(rule)
-    check_is_rule(rule)
-    _check_answers(rule)
+    answers = {counts: rule.satisfied(*counts) for counts in np.ndindex(9, 9)}
+    for counts, answer in answers.items():
+        said = f"satisfied{counts} must be True or False, got {answer!r}"
+        assert isinstance(answer, bool | np.bool_), said
+    table = where_satisfied(rule, *np.indices((9, 9)))
+    for counts, answer in answers.items():
+        said = f"satisfied{counts} is {answer}, but in an array it is {table[counts]}"
+        assert answer == table[counts], said
     check_order_of_arrival(rule, Streamed(12))
 
 
@@ -72,40 +78,26 @@ def check_allocation(allocation: Any) -> None:
     """Check an allocation: whole counts between its limits, near its mean, the same each time."""
     check_value(allocation)
     rates_P = np.array([0.05, 0.2, 0.5, 0.8, 0.95, np.nan])
-    counts_P = allocation.counts(rates_P)
+    counts_P, most = allocation.counts(rates_P), allocation.maximum
     assert np.issubdtype(counts_P.dtype, np.integer), f"counts must be integers, got {counts_P}"
     assert counts_P.shape == rates_P.shape, f"counts must have shape (6,), got {counts_P.shape}"
     assert counts_P.min() >= 0, f"counts must be at least 0, got {counts_P}"
-    assert counts_P.max() <= allocation.maximum, (
-        f"counts must be at most {allocation.maximum}, got {counts_P}"
-    )
+    assert counts_P.max() <= most, f"counts must be at most {most}, got {counts_P}"
     expected = round(allocation.mean_draws * len(rates_P))
     assert counts_P.sum() <= expected, f"{expected} draws were to share out, got {counts_P.sum()}"
     assert np.array_equal(allocation.counts(rates_P), counts_P), "a second call gave other counts"
 
 
-def _check_answers(rule: ExitRule) -> None:
-    answers = {pair: rule.satisfied(*pair) for pair in np.ndindex(9, 9)}
-    for (n, m), answer in answers.items():
-        said = f"satisfied({n}, {m}) must be True or False, got {answer!r}"
-        assert isinstance(answer, bool | np.bool_), said
-    table = where_satisfied(rule, *np.indices((9, 9)))
-    for (n, m), answer in answers.items():
-        said = f"satisfied({n}, {m}) is {answer}, but in an array it is {table[n, m]}"
-        assert answer == table[n, m], said
-
-
 def check_value(plugin: Any) -> None:
-    """Check that it can be sent to another process and stays equal to itself."""
-    kind: Any = type(plugin)
-    name = kind.__name__
+    """Check that a plug-in can be sent to another process and stays equal to itself."""
+    name = type(plugin).__name__
     try:
         copy = pickle.loads(pickle.dumps(plugin))
     except Exception as error:
         raise AssertionError(f"{name} must be picklable: {error}") from error
-    assert kind.__repr__ is not object.__repr__, (
-        f"{name} is not a dataclass: put `@dataclass(frozen=True)` above the class"
-    )
+    shown: Any = type(plugin).__repr__
+    said = f"{name} is not a dataclass: put `@dataclass(frozen=True)` above the class"
+    assert shown is not object.__repr__, said
     assert repr(copy) == repr(plugin), f"pickled, {plugin!r} became {copy!r}"
 
 
@@ -116,9 +108,8 @@ def check_order_of_arrival(rule: Any, schedule: Schedule) -> None:
         session = _play(RolloutSession(range(PROMPTS), rule, schedule), Random(seed), slots)
         pools.append([(p.rewards.tolist(), p.exit_reason) for p in session.pools.values()])
         most = max(len(rewards) for rewards, _ in pools[-1])
-        assert most <= schedule.max_samples, (
-            f"a prompt may have {schedule.max_samples} draws, one got {most}"
-        )
+        said = f"a prompt may have {schedule.max_samples} draws, one got {most}"
+        assert most <= schedule.max_samples, said
     assert all(found == pools[0] for found in pools), "pools depend on the order of arrival"
 
 
@@ -129,9 +120,8 @@ def _play(session: RolloutSession, random: Random, slots: int | None = None) -> 
         free = None if slots is None else slots - len(in_flight)
         if free is None or free > 0:
             in_flight += session.next_draws(free)
-        assert in_flight, (
-            "nothing is in flight and no draw is handed out, but prompts have not ended"
-        )
+        said = "nothing is in flight and no draw is handed out, but prompts have not ended"
+        assert in_flight, said
         draw = in_flight.pop(random.randrange(len(in_flight)))
         surplus = session.record(draw, round(Random(draw.seed).random(), 2))
         in_flight[:] = [draw for draw in in_flight if draw not in surplus]

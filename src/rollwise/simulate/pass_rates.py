@@ -16,14 +16,10 @@ ROUNDS = 100
 
 @dataclass(frozen=True)
 class RatedPrompt:
-    """A prompt, and how often it is solved.
+    """A prompt by its key, the probability that a response is correct, and its labelled difficulty.
 
-    Attributes:
-        key: Names it.
-        pass_rate: The probability that a response is correct.
-        level: Its labelled difficulty, if there is one.
-        measured: How many responses were correct, and how many drawn, when the pass rate was
-            measured; 0 and 0 if it was not.
+    `measured` says how many responses were correct, and how many drawn, when the pass rate was
+    measured; 0 and 0 if it was not.
     """
 
     key: str

@@ -9,13 +9,12 @@ import numpy as np
 from rollwise.config import PlanConfig, TrainConfig
 from rollwise.config.base import setting
 from rollwise.config.step import step_recipe
-from rollwise.engines.recorded import Recorded, RecordedLengths
-from rollwise.engines.simulated import LengthModel, Lengths, SimulatedEngine
 from rollwise.errors import ConfigError
 from rollwise.sampling.draws import Key
 from rollwise.sampling.pool import POSITIVE_THRESHOLD
+from rollwise.simulate.engine import LengthModel, Lengths, SimulatedEngine
 from rollwise.simulate.pass_rates import RatedPrompt, resample_pass_rates, spread_pass_rates
-from rollwise.simulate.recorded import rated, read_recorded
+from rollwise.simulate.recorded import Recorded, RecordedLengths, rated, read_recorded
 from rollwise.simulate.steps import Figures, OfStep, figures_of, summarize, take_steps
 
 SIGMA = 0.7
@@ -34,8 +33,7 @@ class Prices:
 def read_prompts(config: PlanConfig) -> tuple[list[RatedPrompt], RecordedLengths | None]:
     """Return the prompts of a plan, and the lengths of their responses if recorded.
 
-    Raises:
-        RollwiseError: They cannot be read, or lengths are neither recorded nor given.
+    A `RollwiseError` says that they cannot be read, or that lengths are neither recorded nor given.
     """
     given, recorded = config.pass_rates, None
     if config.rewards is None:
@@ -65,10 +63,8 @@ def prices_of(
 ) -> Prices:
     """Resolve a method's prices: what is given, its own settings, defaults.
 
-    Lengths are the recorded ones, unless their median is given.
-
-    Raises:
-        ConfigError: The method cuts responses below the median that is given.
+    Lengths are the recorded ones, unless their median is given: a `ConfigError` if the method would
+    truncate responses below it.
     """
     given = config.prices
     slots = given.slots or method.engine.batch_size
@@ -94,11 +90,7 @@ def simulate_steps(
     steps: int,
     on_step: Callable[[], object] = lambda: None,
 ) -> list[OfStep]:
-    """Take a method's own steps on prompts of known pass rates, which stay as they are.
-
-    Raises:
-        ConfigError: The settings do not fit these prompts.
-    """
+    """Take a method's own steps on prompts of fixed pass rates; a `ConfigError` if they clash."""
     pass_rates: dict[Key, float] = {prompt.key: prompt.pass_rate for prompt in prompts}
     engine = SimulatedEngine(pass_rates, prices.lengths, prices.slots, prices.seconds_per_token)
     # Rewards are 0 and 1 here, whatever they are in the run.

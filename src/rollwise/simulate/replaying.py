@@ -1,7 +1,9 @@
 """What methods do with rewards that were recorded before: their own steps, without a model."""
 
 import dataclasses
+import json
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,17 +12,55 @@ from scipy import stats
 
 from rollwise.config import CompareConfig, TrainConfig, make_config
 from rollwise.config.step import step_recipe
-from rollwise.engines.recorded import Recorded, ReplayEngine
 from rollwise.errors import ConfigError
+from rollwise.sampling import Draw, Score, draw_seed
 from rollwise.sampling.draws import Key
-from rollwise.simulate.recorded import RecordedPrompt, rated
+from rollwise.simulate.engine import Lengths, SimulatedEngine, blank_response, uniforms
+from rollwise.simulate.recorded import Recorded, RecordedPrompt, rated
 from rollwise.simulate.steps import PER_TOKENS, figures_of, summarize, take_steps
 from rollwise.statistics import Estimate
-from rollwise.step import Step
+from rollwise.step import Response, Step
 
 OfReplay = Mapping[str, float]
 """Figures of one replay: those of `summarize`, `draws_per_prompt`, and `ran_out`, a share of
 prompts."""
+
+
+class ReplayEngine(SimulatedEngine):
+    """A simulated engine that replays recorded responses, each at most once per visit.
+
+    A visit to a prompt begins with the draw of index 0. Its draws are the recorded responses in an
+    order of its own, the same for all engines of one seed; more are drawn with replacement.
+
+    Args:
+        prompts: Prompt -> its responses.
+        slots: See `SimulatedEngine`.
+        seed: Orders the responses.
+    """
+
+    def __init__(self, prompts: Mapping[Key, Recorded], slots: int, seed: int = 0) -> None:
+        super().__init__({}, Lengths(1, 0.0, 1), slots)  # `respond` looks at neither
+        self.prompts, self.seed = dict(prompts), seed
+        self._visits = Counter[Key]()
+        self._orders: dict[Key, Sequence[int]] = {}
+
+    def respond(self, draw: Draw) -> Response:
+        """Return the next recorded response of the prompt's visit."""
+        recorded = self.prompts[draw.key]
+        if draw.index == 0 or draw.key not in self._orders:
+            self._visits[draw.key] += 1
+            rng = np.random.default_rng(draw_seed(self.seed, self._visits[draw.key], draw.key, 0))
+            self._orders[draw.key] = rng.permutation(len(recorded)).tolist()
+        order, index = self._orders[draw.key], draw.index
+        index = order[index] if index < len(order) else int(uniforms(draw.seed)[0] * len(order))
+        length = int(recorded.tokens[index]) if len(recorded.tokens) else 1
+        accs = recorded.rewards if recorded.accs is None else recorded.accs
+        score = Score(float(recorded.rewards[index]), float(accs[index]))
+        return blank_response(json.dumps(score.told), length, truncated=False)
+
+    async def reward(self, draw: Draw, response: Response) -> float:
+        """Return the reward of a response by its text."""
+        return Score.of(json.loads(response.text))
 
 
 def replay(
@@ -29,15 +69,9 @@ def replay(
     """Take a method's own steps, drawing recorded responses in place of a model's.
 
     At each visit, a prompt's responses are drawn in a new order, without replacement; once all are
-    drawn, the prompt ends. The mean of its rewards counts as its expected reward.
-
-    Args:
-        config: The settings of a run by the method; its seed orders prompts and responses.
-        prompts: P prompts, and their responses.
-        steps: How many steps; by default enough to take every prompt once.
-
-    Raises:
-        ConfigError: The settings do not fit these prompts.
+    drawn, the prompt ends. The mean of its rewards counts as its expected reward. The seed of
+    `config` orders prompts and responses. Steps are by default as many as take every prompt once. A
+    `ConfigError` says that the settings do not fit these prompts.
     """
     recorded: dict[Key, Recorded] = {prompt.key: prompt.recorded for prompt in prompts}
     counts = {key: len(responses) for key, responses in recorded.items()}
@@ -113,11 +147,7 @@ def replay_methods(
     prompts: Sequence[RecordedPrompt],
     on_replay: Callable[[], object] = lambda: None,
 ) -> dict[str, ReplayedMethod]:
-    """Replay each method as often as it has seeds, on the prompts and on bootstrapped ones.
-
-    Raises:
-        ConfigError: A method's settings do not fit these prompts; the message names it.
-    """
+    """Replay each method as often as it has seeds, on the prompts and on bootstrapped ones."""
     found: dict[str, Replays] = {}
     for method in config.compared:
         recorded, bootstrapped = list[OfReplay](), list[OfReplay]()

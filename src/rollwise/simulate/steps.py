@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike
 
 from rollwise.config import TrainConfig
 from rollwise.config.step import make_sampler
-from rollwise.engines.simulated import SimulatedEngine, simulate
 from rollwise.errors import ConfigError
 from rollwise.sampling.draws import Key
+from rollwise.simulate.engine import SimulatedEngine, simulate
 from rollwise.simulate.pass_rates import RatedPrompt
 from rollwise.step import Step, StepRecipe, take_step
 from rollwise.tasks.columns import smoothed
@@ -24,7 +24,7 @@ OfStep = dict[str, float]
 
 
 def figures_of(step: Step, pass_rates: Mapping[Key, float]) -> OfStep:
-    """Say what one step cost and taught; `pass_rates` are the expected rewards, by prompt.
+    """Describe what one step cost and taught; `pass_rates` are the expected rewards, by prompt.
 
     Returns:
         `prompts` that were drawn for; `draws` and `tokens`, of all draws; `seconds` of sampling;
@@ -62,11 +62,7 @@ def take_steps(
     engine: SimulatedEngine,
     steps: int,
 ) -> Iterator[Step]:
-    """Take a method's own steps, from which only the prompt sampler learns.
-
-    Raises:
-        ConfigError: The settings do not fit these prompts.
-    """
+    """Take a method's own steps, from which only the prompt sampler learns."""
     sampler = make_sampler(
         config,
         [prompt.key for prompt in prompts],
@@ -93,10 +89,7 @@ class Mean:
 
     @classmethod
     def of(cls, values: ArrayLike, denominators: ArrayLike = 1.0) -> "Mean":
-        """Average a figure over S steps, shape (S,), or divide its mean by that of another.
-
-        The error of a ratio is by the delta method.
-        """
+        """Average a figure over S steps, or its ratio to another (error by the delta method)."""
         above_S, below_S = np.broadcast_arrays(np.asarray(values, float), denominators)
         ratio = float(above_S.mean() / below_S.mean())
         if len(above_S) < 2:

@@ -82,7 +82,7 @@ def _cell(mean: Mean | Estimate, sign: str = "") -> str:
 
 
 def replay_in_words(methods: Replayed, baseline: str, has_lengths: bool) -> Iterator[str]:
-    """Say of each method whether it has more signal for its cost."""
+    """Return of each method whether it has more signal for its cost."""
     price = _price(has_lengths)
     for name, method in methods.items():
         if method.differences is None and name != baseline:
@@ -97,7 +97,7 @@ def replay_in_words(methods: Replayed, baseline: str, has_lengths: bool) -> Iter
 
 
 def recorded_in_words(prompts: Sequence[RecordedPrompt]) -> str:
-    """Say what was recorded, and what the figures of replays are means of."""
+    """Describe what was recorded, and what the figures of replays are means of."""
     counts = [len(prompt.recorded) for prompt in prompts]
     least, most = min(counts), max(counts)
     each = str(least) if least == most else f"{least} to {most}"

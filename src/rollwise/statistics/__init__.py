@@ -1,6 +1,6 @@
 """avg@n, pass@k and maj@k with intervals, and paired comparisons of models and methods."""
 
-from rollwise.statistics.answers import final_answers
+from rollwise.statistics.answers import final_answers, with_votes
 from rollwise.statistics.estimates import (
     Estimate,
     binomial_intervals,
@@ -13,6 +13,7 @@ from rollwise.statistics.figures import (
     as_json,
     compare,
     figures_of,
+    histogram,
     steps_of_k,
     tables_of,
 )
@@ -26,8 +27,10 @@ __all__ = [
     "evaluation",
     "figures_of",
     "final_answers",
+    "histogram",
     "mean_over_problems",
     "paired_difference",
     "steps_of_k",
     "tables_of",
+    "with_votes",
 ]

@@ -1,7 +1,7 @@
 """Compare methods by the curves of their runs: held-out accuracy against what it cost."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +50,9 @@ def spent_until_each(metrics: Iterable[Row]) -> Iterator[Spent]:
 
 @dataclass(frozen=True)
 class Curve:
-    """Held-out accuracy of one run at each of its evaluations.
+    """Held-out accuracy (avg@k) of one run at each of its E evaluations, shape (E,).
 
-    Attributes:
-        accuracy: avg@k, shape (E,).
-        costs: What was spent by each evaluation, shape (E,) for each of `COSTS`.
-        folder: The run's folder, if it is known.
+    `costs` is what was spent by then, shape (E,) for each of `COSTS`.
     """
 
     accuracy: Floats
@@ -116,13 +113,11 @@ Curves = Mapping[int, Curve]
 
 @dataclass(frozen=True)
 class Reached:
-    """What it cost a method to reach the target.
+    """What it cost a method to reach the target, and how many of its `runs` got there.
 
-    Attributes:
-        share: The cost as a share of all that the baseline spent: geometric mean over seeds; a
-            lower bound if runs never got there, which count with all that they spent. The interval
-            is a bootstrap over the seeds of both methods, so the baseline's accuracy varies too.
-        runs: How many runs got there.
+    `share` is the cost as a share of all that the baseline spent: a geometric mean over seeds, a
+    lower bound if runs never got there, which count with all that they spent. Its interval is a
+    bootstrap over the seeds of both methods, so the baseline's accuracy varies too.
     """
 
     share: Estimate
@@ -140,6 +135,7 @@ class MethodResult:
         worst: The lowest accuracy at the end.
         difference: From the baseline, over the seeds that both have; None for the baseline itself,
             with fewer than two such seeds, or if all differ by the same, which has no interval.
+        p_value: Of that difference, by the paired t-test; None without one.
         reached: What the target cost, for each of `COSTS`.
         collapsed: Seeds of runs that collapsed.
     """
@@ -149,6 +145,7 @@ class MethodResult:
     middle: float
     worst: float
     difference: Estimate | None
+    p_value: float | None
     reached: Mapping[str, Reached]
     collapsed: Sequence[int]
 
@@ -160,14 +157,10 @@ class MethodResult:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Methods compared with a baseline.
+    """Methods, each with the curves of its seeds, compared with the method `baseline`.
 
-    Attributes:
-        curves: Of each method, by seed.
-        baseline: The method that the others are compared with.
-        target: The accuracy whose cost is compared.
-        results: Of each method.
-        chosen: The settings that each method was given of those that it could choose from.
+    `target` is the accuracy whose cost is compared. `chosen` are the settings that each method was
+    given of those that it could choose from.
     """
 
     curves: Mapping[str, Curves]
@@ -175,6 +168,28 @@ class Comparison:
     target: float
     results: Mapping[str, MethodResult]
     chosen: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def before(self) -> Estimate:
+        """The baseline's accuracy before training, over seeds."""
+        starts = (curve.accuracy[0] for curve in self.curves[self.baseline].values())
+        return mean_over_seeds(starts, (0, 1))
+
+    @property
+    def learned(self) -> bool:
+        """Whether the target is surely above the accuracy before training."""
+        return self.target > self.before.high
+
+    def shown_by_holm(self) -> list[str]:
+        """Return the methods that differ from the baseline at 5 % for all comparisons together.
+
+        Holm (1979): of m p-values, the i-th smallest is compared with 0.05 / (m − i + 1), up to the
+        first that is larger.
+        """
+        found = [(r.p_value, name) for name, r in self.results.items() if r.p_value is not None]
+        by_p_value = sorted(found)
+        over = [p * (len(found) - i) > 0.05 for i, (p, _) in enumerate(by_p_value)]
+        return [name for _, name in by_p_value[: [*over, True].index(True)]]
 
 
 def compare_methods(
@@ -189,28 +204,23 @@ def compare_methods(
     is by default the interquartile mean of the baseline's accuracy at the end.
     """
     base = curves[baseline]
-    results = {
-        name: _result(own, base if name != baseline else {}, base, target)
-        for name, own in curves.items()
-    }
-    if target is None:  # by definition, the baseline reaches it once it has spent everything
+    results = {name: _result(own, base, target) for name, own in curves.items()}
+    if target is None:
         target = results[baseline].middle
-        whole = Reached(Estimate(1.0, 1.0, 1.0), len(base))
-        spent = dict.fromkeys(COSTS, whole)
-        results[baseline] = replace(results[baseline], reached=spent)
     return Comparison(curves, baseline, target, results, chosen or {})
 
 
-def _result(own: Curves, others: Curves, base: Curves, target: float | None) -> MethodResult:
+def _result(own: Curves, base: Curves, target: float | None) -> MethodResult:
     ends = _ends(own)
-    paired = np.array([own[seed].end - others[seed].end for seed in own if seed in others])
-    has_interval = len(paired) > 1 and np.ptp(paired) > 0
+    paired = np.array([own[seed].end - base[seed].end for seed in own if seed in base])
+    has_interval = len(paired) > 1 and np.ptp(paired) > 0  # the baseline's own are 0
     return MethodResult(
         seeds=sorted(own),
-        accuracy=mean_over_seeds(ends),
+        accuracy=mean_over_seeds(ends, (0, 1)),
         middle=float(interquartile_mean(ends)),
         worst=float(ends.min()),
-        difference=mean_over_seeds(paired) if has_interval else None,
+        difference=mean_over_seeds(paired, (-1, 1)) if has_interval else None,
+        p_value=float(stats.ttest_1samp(paired, 0).pvalue) if has_interval else None,
         reached={cost: _reached(own, base, target, cost) for cost in COSTS},
         collapsed=[seed for seed, curve in own.items() if curve.collapsed],
     )
@@ -221,7 +231,8 @@ def _ends(curves: Curves) -> Floats:
 
 
 def _reached(own: Curves, base: Curves, target: float | None, cost: str) -> Reached:
-    """Say what reaching the target cost, as shares of what the baseline spent in all."""
+    if own is base and target is None:  # by definition, once it has spent everything
+        return Reached(Estimate(1.0, 1.0, 1.0), len(base))
     rng = np.random.default_rng(0)
     of_own, of_base = (  # the first row of each is the seeds themselves
         np.vstack([np.arange(count), rng.integers(count, size=(RESAMPLES, count))])
@@ -230,9 +241,11 @@ def _reached(own: Curves, base: Curves, target: float | None, cost: str) -> Reac
     targets = np.full(len(of_base), target)
     if target is None:
         targets = interquartile_mean(_ends(base)[of_base])
-    whole = np.array([curve.costs[cost][-1] for curve in base.values()])
+    whole, most = (
+        np.array([curve.costs[cost][-1] for curve in curves.values()]) for curves in (base, own)
+    )
     found = np.array([curve.cost_of(targets, cost) for curve in own.values()]).T
-    spent = np.where(np.isnan(found), [curve.costs[cost][-1] for curve in own.values()], found)
+    spent = np.where(np.isnan(found), most, found)
     with np.errstate(divide="ignore"):  # a run that was there before anything was spent
         means = np.log(np.take_along_axis(spent, of_own, axis=1)).mean(axis=1)
     shares = np.exp(means) / whole[of_base].mean(axis=1)
@@ -262,11 +275,18 @@ def interquartile_mean(values: Floats) -> Floats:
     return np.asarray(stats.trim_mean(values, 0.25, axis=-1))
 
 
-def mean_over_seeds(values: Iterable[float]) -> Estimate:
-    """Average over seeds, with the 95 % interval by Student's t; for one seed it has no width."""
+def mean_over_seeds(
+    values: Iterable[float], within: tuple[float, float] = (-np.inf, np.inf)
+) -> Estimate:
+    """Return the mean over seeds, with the 95 % interval by Student's t; no width for one seed.
+
+    The part of the interval outside `within` is cut off: what a mean cannot be, such as an accuracy
+    above 1, takes nothing from its coverage.
+    """
     of_seeds = np.array(list(values), dtype=float)
     mean = float(of_seeds.mean())
     if len(of_seeds) < 2:
         return Estimate(mean, mean, mean)
     half = float(stats.t.ppf(0.975, len(of_seeds) - 1) * stats.sem(of_seeds))
-    return Estimate(mean, mean - half, mean + half)
+    low, high = np.clip([mean - half, mean + half], *within)
+    return Estimate(mean, float(low), float(high))

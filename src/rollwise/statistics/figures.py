@@ -21,17 +21,17 @@ class ProblemResult:
     """The graded responses to one problem.
 
     Attributes:
-        key: The key of the problem.
         correct: Whether each of the n responses is correct, shape (n,), n ≥ 1.
         answers: The final answer of each response, "" for none; None if the grader's kind cannot
             tell answers apart.
-        level: The level of the problem, if it has one.
-        subject: The subject of the problem, if it has one.
+        votes: What each response votes for, shape (n,): 0 for the correct answer, 1 and above for
+            others, −1 for none; None before they are counted (`with_votes`).
     """
 
     key: str
     correct: NDArray[np.bool_]
     answers: Sequence[str] | None = None
+    votes: NDArray[np.int64] | None = None
     level: int | None = None
     subject: str = ""
 
@@ -56,14 +56,14 @@ def figures_at(results: Sequence[ProblemResult], k: int) -> dict[str, NDArray[np
     """Estimate, for each problem, what k responses would show; unbiased for n ≥ k responses.
 
     `pass`: at least one is correct. `all_correct`, `all_wrong`: the group has zero variance. `maj`,
-    where answers are known: the most frequent answer is correct. Shape (P,) each.
+    where votes are known: the most frequent answer is correct. Shape (P,) each.
     """
     drawn_P = np.array([result.drawn for result in results])
     correct_P = np.array([result.correct.sum() for result in results])
     passed_P = pass_at_k(drawn_P, correct_P, k)
     all_correct_P = 1 - pass_at_k(drawn_P, drawn_P - correct_P, k)
     found = {"pass": passed_P, "all_correct": all_correct_P, "all_wrong": 1 - passed_P}
-    if all(result.answers is not None for result in results):
+    if all(result.votes is not None for result in results):
         rng = np.random.default_rng(k)
         found["maj"] = np.array([majority_at_k(result, k, rng) for result in results])
     return found
@@ -73,12 +73,11 @@ def majority_at_k(result: ProblemResult, k: int, rng: np.random.Generator) -> fl
     """Estimate the probability that the most frequent answer of k responses is correct.
 
     The mean over all subsets of k of the n responses, which is unbiased as pass@k is; over
-    `SUBSETS` random ones if there are more. Correct responses vote together, incorrect ones by
-    their answer, and responses without an answer do not vote. Ties are broken at random.
+    `SUBSETS` random ones if there are more. Ties are broken at random.
     """
-    if k == 1:
+    votes_G, n = result.votes, result.drawn
+    if k == 1 or votes_G is None:
         return result.pass_rate
-    votes_G, n = _votes(result), result.drawn
     if math.comb(n, k) <= SUBSETS:
         subsets_RK = np.array(list(itertools.combinations(range(n), k)))
     else:
@@ -93,31 +92,16 @@ def majority_at_k(result: ProblemResult, k: int, rng: np.random.Generator) -> fl
     return float(share_R.mean())
 
 
-def _votes(result: ProblemResult) -> NDArray[np.int64]:
-    """Number the votes: 0 is the correct answer, 1 and above are others, −1 is none."""
-    numbers: dict[str, int] = {}
-    answers = result.answers or ()
-    votes = [
-        0 if correct else numbers.setdefault(answer, len(numbers) + 1) if answer else -1
-        for correct, answer in zip(result.correct, answers, strict=True)
-    ]
-    return np.array(votes)
-
-
 def figures_of(results: Sequence[ProblemResult], samples: int) -> dict[str, Estimate]:
     """Average over problems: `avg@n`, and `pass@k`, `maj@k`, `all_correct@k`, `all_wrong@k`.
 
     A problem that lost draws counts only for k up to its number of responses.
     """
     found = {f"avg@{samples}": mean_over_problems([o.pass_rate for o in results])}
-    by_k = {}
     for k in steps_of_k(samples):
-        counted = [result for result in results if result.drawn >= k]
-        by_k[k] = figures_at(counted, k) if counted else {}
-    for name in ("pass", "maj", "all_correct", "all_wrong"):
-        for k, values in by_k.items():
-            if name in values:
-                found[f"{name}@{k}"] = mean_over_problems(values[name])
+        if counted := [result for result in results if result.drawn >= k]:
+            for name, values in figures_at(counted, k).items():
+                found[f"{name}@{k}"] = mean_over_problems(values)
     return found
 
 
@@ -165,6 +149,15 @@ def compare(results: Sequence[ProblemResult], baseline: Sequence[ProblemResult])
         mine, theirs = (pass_at_k(drawn, correct, k) for drawn, correct in sides)
         found[f"pass@{k}"] = paired_difference(mine, theirs)
     return found
+
+
+def histogram(rates: NDArray[np.float64]) -> dict[str, int]:
+    """Count pass rates by tenths; 0 and 1 have bars of their own."""
+    tenths = np.clip(np.ceil(np.round(rates * 10, 9)).astype(int), 1, 10)
+    inner = (rates > 0) & (rates < 1)
+    names = [f"({i / 10:g}, {(i + 1) / 10:g}{')' if i == 9 else ']'}" for i in range(10)]
+    bars = {name: int((inner & (tenths == i)).sum()) for i, name in enumerate(names, 1)}
+    return {"0": int((rates == 0).sum()), **bars, "1": int((rates == 1).sum())}
 
 
 def as_json(value: Any) -> Any:

@@ -49,11 +49,9 @@ def ask(
 def expected_of(sampler: PromptSampler, keys: Sequence[Key]) -> NDArray[np.float64]:
     """Ask a sampler for expected pass rates, shape (P,); a `PluginError` names wrong ones."""
     wanted = f"an array of shape ({len(keys)},) of pass rates, each 0 to 1 or NaN"
-
-    def fits(rates_P: NDArray[Any]) -> bool:
-        return rates_P.shape == (len(keys),) and not np.any((rates_P < 0) | (rates_P > 1))
-
-    return array_from(sampler, "expected_pass_rates", wanted, fits, keys)
+    return array_from(
+        sampler, "expected_pass_rates", wanted, [keys], (len(keys),), limits=(0, 1), nan=True
+    )
 
 
 def shared_out(
@@ -65,12 +63,8 @@ def shared_out(
     """
     most = allocation.maximum
     wanted = f"an array of integers from {least} to {most}, shape {pass_rates.shape}"
-
-    def fits(counts_P: NDArray[Any]) -> bool:
-        whole = counts_P.shape == pass_rates.shape and counts_P.dtype.kind in "iu"
-        return whole and bool(np.all((counts_P >= least) & (counts_P <= most)))
-
-    return array_from(allocation, "counts", wanted, fits, pass_rates)
+    limits, shape = (least, most), pass_rates.shape
+    return array_from(allocation, "counts", wanted, [pass_rates], shape, limits, kinds="iu")
 
 
 def session_arguments(

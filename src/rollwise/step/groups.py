@@ -8,11 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollwise.errors import EngineError
-from rollwise.sampling import Group, Pool, select_group
+from rollwise.sampling import Group, Pool, Score, select_group
 from rollwise.sampling.draws import Key
-from rollwise.sampling.objectives import STD_EPSILON, advantages_by
-from rollwise.step.episodes import Episode, Example, ResponseFigures
+from rollwise.sampling.objectives import STD_EPSILON, advantages_by, without_rounding
+from rollwise.sampling.score import acc_of
 from rollwise.step.recipe import Average, Normalization, StepRecipe
+from rollwise.step.response import Example, Figures, Response
+
+CERTAIN = 1e-5
+"""What √Σ(1 − π)² of certain tokens may come out as: 1e-7 for each of 10,000 tokens."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +60,13 @@ class TrainedGroup:
             return
         prompt = prompts[self.pool.key]
         for response, advantage in zip(self.responses, self.advantages.tolist(), strict=True):
-            yield from Episode.of(response).examples(prompt, advantage)
+            yield from response.examples(prompt, advantage)
 
     def records(self, step: int, question: str, answer: str) -> Iterable[dict[str, Any]]:
-        """Describe every response in the pool, members or not, in one row each.
-
-        The responses must have `draw` and `text` as well.
-        """
+        """Describe every response in the pool, members or not, in one row each."""
         advantage = dict(zip(self.members.indices.tolist(), self.advantages.tolist(), strict=True))
-        rewards = self.pool.rewards.tolist()
-        for place, (response, reward) in enumerate(zip(self.pool.responses, rewards, strict=True)):
+        pairs = zip(self.pool.responses, self.pool.scores, strict=True)
+        for place, (response, reward) in enumerate(pairs):
             yield {
                 "step": step,
                 "key": str(self.pool.key),
@@ -77,17 +78,19 @@ class TrainedGroup:
             }
 
 
-def response_row(response: Any, reward: float) -> dict[str, Any]:
-    """Describe a response, which must have `draw` and `text` as well, in a row."""
-    episode = Episode.of(response)
+def response_row(response: Response, reward: float) -> dict[str, Any]:
+    """Describe a response and its reward, which may be a `Score`, in a row."""
+    parts = reward.parts if isinstance(reward, Score) else {}
     return {
-        "index": response.draw.index,
-        "response": getattr(response, "transcript", response.text),
-        "reward": reward,
-        "tokens": episode.usage.tokens,
+        "index": response.draw.index if response.draw else None,
+        "response": response.text if response.transcript is None else response.transcript,
+        "reward": float(reward),
+        "acc": float(acc_of(reward)),
+        **{f"rewards/{name}": value for name, value in parts.items()},
+        "tokens": response.figures.tokens,
         "truncated": response.truncated,
-        "turns": episode.usage.turns,
-        "end": episode.end,
+        "turns": response.turns or 1,
+        "end": response.end,
     }
 
 
@@ -118,17 +121,21 @@ def normalize_advantages(
     values = np.concatenate(kept)
     mean = values.mean()
     scale = values.std() + STD_EPSILON if by == "standardize" else 1.0
-    return [
-        group if group.dropped else replace(group, advantages=(group.advantages - mean) / scale)
-        for group in groups
-    ]
+
+    def of(group: TrainedGroup) -> TrainedGroup:
+        centred = without_rounding(group.advantages - mean, values)
+        return replace(group, advantages=centred / scale)
+
+    return [group if group.dropped else of(group) for group in groups]
 
 
-def score_norm(response: ResponseFigures, average: Average) -> float:
+def score_norm(response: Figures, average: Average) -> float:
     """Estimate the norm of ∇ log π of a response, its score, up to a factor common to all.
 
     √(Σ_t (1 − π_t)²), and divided by T where the loss averages over each response's tokens first:
     the gradient of log π_t in the logits has a norm of at least 1 − π_t.
+
+    It is 0 where every token was certain up to float32's rounding.
 
     Raises:
         EngineError: The engine reported no log-probabilities.
@@ -138,7 +145,7 @@ def score_norm(response: ResponseFigures, average: Average) -> float:
             "`step.normalize_gradients` estimates gradients from the log-probability of each "
             "token, and the engine reported none; turn it off, or take an engine that reports them"
         )
-    size = response.improbability
+    size = response.improbability if response.improbability > CERTAIN else 0.0
     return size / max(1, response.learned) if average == "responses" else size
 
 
@@ -148,10 +155,13 @@ def normalize_gradients(groups: Sequence[TrainedGroup], average: Average) -> lis
     A_i ← A_i·m/max(s_i, m/10), where s_i is the `score_norm` of response i, and m the median over
     those of the step that teach. The gradient of a response then has an estimated norm of |A_i|,
     up to a common factor; without this, confident responses hardly count.
+
+    The gradient is biased: s_i depends on the response, so that the baseline does not cancel. Of
+    two responses with π = .9 and .1 that both exceed the belief by ½, the first gets nine times
+    the advantage of the second, where the unbiased gradient is 0.
     """
     norms = [
-        np.array([score_norm(ResponseFigures.of(r), average) for r in group.responses])
-        for group in groups
+        np.array([score_norm(r.figures, average) for r in group.responses]) for group in groups
     ]
     pairs = zip(groups, norms, strict=True)
     known = [s[(s > 0) & (group.advantages != 0)] for group, s in pairs if not group.dropped]

@@ -10,11 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from rollwise.beliefs.belief import priors_from
 from rollwise.beliefs.state import metrics_of
 from rollwise.prompts import PromptSampler
-from rollwise.sampling import Pool, has_zero_variance
+from rollwise.sampling import Pool, Score, has_zero_variance
 from rollwise.sampling.draws import Key
+from rollwise.sampling.score import acc_of
 from rollwise.step.asking import expected_of
-from rollwise.step.episodes import ResponseFigures
 from rollwise.step.groups import TrainedGroup
+from rollwise.step.response import Figures
 from rollwise.step.rollouts import Rollouts
 
 PARTS = 8
@@ -25,9 +26,9 @@ Ledger = dict[str, dict[str, int]]
 in pools were cut at the limit."""
 
 PLACES = ("trained", "spare", "zero_variance", "surplus", "pilot", "failed")
-"""Where a draw goes: into a group that is learned from; into the pool of one, but unchosen or with
-advantage 0; into a pool that teaches nothing, because all advantages are 0;
-beyond its prompt's exit; to a pilot; or its attempt failed."""
+"""Where a draw goes: it is trained on (`trained`); it is in the pool of a trained group, but not
+chosen, or its advantage is 0 (`spare`); all advantages of its pool are 0 (`zero_variance`); its
+prompt ended without it (`surplus`); a pilot drew it (`pilot`); the attempt failed (`failed`)."""
 
 
 def rollout_metrics(
@@ -42,16 +43,18 @@ def rollout_metrics(
     """
     session, pools = rollouts.session, rollouts.pools
     sampled = [pool for pilot in rollouts.pilots for pool in pilot.pools.values()] or pools
-    certain = [int(p.stopping.certain_need[0, 0]) for p in sampled if p.stopping and len(p)]
+    certain = [int(p.stopping.minimum_draws[0, 0]) for p in sampled if p.stopping and len(p)]
     first = min([size, *certain])
     drawn_P = np.array([len(pool) for pool in pools], dtype=int)
     piloted = sum(len(pool) for pool in sampled) if rollouts.pilots else 0
     draws = int(drawn_P.sum()) + session.surplus + piloted
     exits = Counter(pool.exit_reason for pool in pools)
-    rewards = [pool.rewards[:first] for pool in sampled]
-    responses = [ResponseFigures.of(r) for pool in sampled for r in pool.responses[:first]]
+    rewards = [pool.scores[:first] for pool in sampled]
+    scores = [reward for of_prompt in rewards for reward in of_prompt]
+    responses = [r.figures for pool in sampled for r in pool.responses[:first]]
     return {
-        "reward": _mean([reward for of_prompt in rewards for reward in of_prompt]),
+        "reward": _mean(scores),
+        **_parts(scores),
         "zero_variance_first": _mean([has_zero_variance(of_prompt) for of_prompt in rewards]),
         "zero_variance_after": _mean([group.members.zero_variance for group in groups]),
         "prompts": len(pools),
@@ -72,19 +75,29 @@ def rollout_metrics(
     }
 
 
+def _parts(rewards: Sequence[float]) -> dict[str, dict[str, float]]:
+    """Return the means of the rewards' parts, and of `acc` where that is another number."""
+    scores = [reward for reward in rewards if isinstance(reward, Score)]
+    names = dict.fromkeys(name for score in scores for name in score.parts)
+    means = {n: _mean([score.parts[n] for score in scores if n in score.parts]) for n in names}
+    if any(score.acc != score for score in scores):
+        means["acc"] = _mean([*map(acc_of, rewards)])
+    return {"rewards": means} if means else {}
+
+
 def _episodes(
-    rollouts: Rollouts, first_draws: Sequence[ResponseFigures]
+    rollouts: Rollouts, first_draws: Sequence[Figures]
 ) -> dict[str, float | dict[str, int]]:
-    """Say how many turns the first draws took, and how all ended; nothing for single responses."""
-    responses = [response for pool in rollouts.pools for response in pool.responses]
-    ends = Counter[str](response.end for response in responses if hasattr(response, "end"))
+    """Return the turns of the first draws, and the ends of all; nothing for single responses."""
+    responses = [response.figures for pool in rollouts.pools for response in pool.responses]
+    ends = Counter[str](response.end for response in responses if response.turns is not None)
     if not ends:
         return {}
     turns = _mean([response.turns for response in first_draws])
     return {"turns": turns, "ends": {"done": 0, "truncated": 0, "failed": 0, **ends}}
 
 
-def _entropy(first_draws: Sequence[ResponseFigures]) -> dict[str, float]:
+def _entropy(first_draws: Sequence[Figures]) -> dict[str, float]:
     """Estimate the policy's entropy per token, in nats; nothing if no probability is known."""
     known = [response for response in first_draws if not np.isnan(response.surprisal)]
     if first_draws and not known:
@@ -94,8 +107,8 @@ def _entropy(first_draws: Sequence[ResponseFigures]) -> dict[str, float]:
 
 
 def group_ledger(group: TrainedGroup) -> Ledger:
-    """Say where the draws of a prompt's pool went; places to which none went are left out."""
-    figures = [ResponseFigures.of(response) for response in group.pool.responses]
+    """Count where the draws of a prompt's pool went; places to which none went are left out."""
+    figures = [response.figures for response in group.pool.responses]
     cut = [response.tokens for response in figures if response.truncated]
     draws, tokens = Counter[str](), Counter[str]()
     rest = "spare" if group.teaches else "zero_variance"
@@ -115,7 +128,7 @@ def step_ledger(rollouts: Rollouts, groups: Iterable[TrainedGroup]) -> Ledger:
     """
     session, cost = rollouts.session, rollouts.cost
     pools = [pool for pilot in rollouts.pilots for pool in pilot.pools.values()]
-    piloted = [ResponseFigures.of(r).tokens for pool in pools for r in pool.responses]
+    piloted = [r.figures.tokens for pool in pools for r in pool.responses]
     failed = sum(each.failures for each in rollouts.sessions)
     draws = {"surplus": session.surplus, "failed": failed, "pilot": len(piloted)}
     tokens = {"failed": cost.failed_tokens, "pilot": sum(piloted)}

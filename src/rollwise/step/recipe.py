@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Ge, Gt, Lt
 
 from rollwise.sampling import (
     Allocation,
@@ -16,7 +17,7 @@ from rollwise.sampling import (
     Rounds,
     Schedule,
 )
-from rollwise.sampling.checks import at_least, check_flags, one_of, setting, share
+from rollwise.sampling.checks import Checked, Count, Share, check_flags
 from rollwise.sampling.draws import Key
 from rollwise.sampling.exits import where_satisfied
 from rollwise.sampling.objectives import Baseline, EstimateMethod, Objective, make_objective
@@ -30,10 +31,10 @@ Normalization = Literal["none", "center", "standardize"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepRecipe:
+class StepRecipe(Checked):
     """How the prompts of a step are sampled, and what is learned from their responses.
 
-    Fields with `help` in their metadata are settings; `setting` is their name in a settings file.
+    Fields with a sentence below them are settings (`rollwise.config.step.NAMES`).
 
     Args:
         exit_rule: When a prompt has been sampled enough. By default `Balanced`, with half a group
@@ -52,68 +53,40 @@ class StepRecipe:
     exit_rule: ExitRule | None = None
     schedule: Schedule | None = None
     allocation: Allocation | None = None
-    give_up_below: float = setting(
-        0.0,
-        "Give a prompt up once the probability that its rule is met within its budget is below "
-        "this; 0 never gives up.",
-        name="exit.give_up_below",
-        ge=0,
-        le=1,
-    )
-    group_size: int = setting(
-        4, "Train on this many responses per prompt (k).", name="group.size", ge=1
-    )
-    strategy: Strategy = setting(
-        "balanced",
-        "Choose half correct, half incorrect ones where there are enough (`balanced`), those whose "
-        "rewards differ most (`max_variance`), correct ones alone (`positives`), or every "
-        "response (`all`).",
-        name="group.strategy",
-    )
-    zero_variance: ZeroVariance = setting(
-        "drop",
-        "Leave out a prompt whose responses all have one reward (`drop`), keep it at advantage 0 "
-        "(`keep`), or replace it by further prompts (`refill`, DAPO's dynamic sampling).",
-        name="group.zero_variance",
-    )
-    refills: int = setting(
-        3,
-        "Draw further prompts at most this often in a step, for `refill`.",
-        name="group.refills",
-        ge=1,
-    )
+    give_up_below: Share = 0.0
+    """Probability of meeting the exit rule within the budget below which a prompt is given up; 0
+    never gives up."""
+    group_size: Count = 4
+    """Responses per prompt that are trained on (k)."""
+    strategy: Strategy = "balanced"
+    """Which responses are trained on: half correct and half incorrect ones where there are enough
+    (`balanced`), those whose rewards differ most (`max_variance`), only correct ones (`positives`),
+    or all (`all`)."""
+    zero_variance: ZeroVariance = "drop"
+    """Prompts whose responses all have one reward: left out (`drop`), kept with advantage 0
+    (`keep`), or replaced by further prompts (`refill`, DAPO's dynamic sampling)."""
+    refills: Count = 3
+    """Maximum times per step that `refill` draws further prompts."""
     objective: str | Objective = "reference"
     estimates: EstimateMethod = "plug_in"
     scale_by_std: bool = False
     baseline: Baseline = "pool"
-    normalize_advantages: Normalization = setting(
-        "none",
-        "Subtract the mean of all advantages of a step (`center`; with `advantage.objective` = "
-        "`reward` that mean is FlashREINFORCE's baseline), and divide by their standard deviation "
-        "as well (`standardize`: REINFORCE++, SPO).",
-        name="step.normalize_advantages",
-    )
-    normalize_gradients: bool = setting(
-        False,
-        "Divide each advantage by the norm of ∇ log π of its response, estimated from the engine's "
-        "log-probabilities, so that the advantage alone sets the size of its gradient.",
-        name="step.normalize_gradients",
-    )
-    average: Average = setting(
-        "tokens",
-        "Average the loss over all tokens of an update (`tokens`, DAPO's), or over each response's "
-        "tokens and then over responses (`responses`), so that all responses count alike, however "
-        "long.",
-        name="learner.average",
-    )
-    positive_threshold: float = setting(
-        POSITIVE_THRESHOLD,
-        "Count a response as correct where its reward is above this.",
-        name="grading.positive_threshold",
-        allow_inf_nan=False,
-    )
+    normalize_advantages: Normalization = "none"
+    """Over all advantages of a step: subtract their mean (`center`; with `advantage.objective` =
+    `reward`, FlashREINFORCE's baseline), or also divide by their standard deviation
+    (`standardize`: REINFORCE++, SPO)."""
+    normalize_gradients: bool = False
+    """Divide each advantage by the norm of ∇ log π of its response, estimated from the engine's
+    log-probabilities, so that the advantage alone sets the size of its gradient."""
+    average: Average = "tokens"
+    """Average of the loss: over all tokens of an update (`tokens`, as DAPO), or over each
+    response's tokens and then over responses (`responses`), so that long and short responses count
+    alike."""
+    positive_threshold: Annotated[float, Gt(-np.inf), Lt(np.inf)] = POSITIVE_THRESHOLD
+    """Reward above which a response counts as correct."""
     most_draws: Mapping[Key, int] | None = None
-    seed: int = setting(0, "Seed everything random.", name="seed", ge=0, lt=2**63)
+    seed: Annotated[int, Ge(0), Lt(2**63)] = 0
+    """Seed of all random numbers."""
 
     def __post_init__(self) -> None:
         self.check_choices()
@@ -126,12 +99,7 @@ class StepRecipe:
         Raises:
             ValueError: Names the setting.
         """
-        one_of("strategy", self.strategy, get_args(Strategy))
-        one_of("zero_variance", self.zero_variance, get_args(ZeroVariance))
-        one_of("average", self.average, get_args(Average))
-        one_of("normalize_advantages", self.normalize_advantages, get_args(Normalization))
-        share("give_up_below", self.give_up_below)
-        at_least("refills", self.refills, 1)
+        super().__post_init__()
         check_flags(self.resolved_objective, "uses_priors", "needs_variance", "looks_at_rewards")
         if self.resolved_objective.uses_priors and self.strategy != "all":
             raise ValueError(
@@ -166,7 +134,7 @@ class StepRecipe:
             raise ValueError(
                 f"`exit_rule` must draw at least 2 responses with `objective` {objective}, which "
                 f"compares a response with others to the same prompt, got {rule}; to learn from "
-                "single responses, set objective='linear' and baseline='belief'"
+                "single responses, set `objective` to 'linear' and `baseline` to 'belief'"
             )
         if one and self.zero_variance != "keep" and not objective.uses_priors:
             raise ValueError(
@@ -227,18 +195,3 @@ class StepRecipe:
             **known,
             give_up_below=self.give_up_below,
         )
-
-
-SINGLE_RESPONSES: Mapping[str, Any] = {
-    "exit_rule": FixedCount(1),
-    "schedule": Rounds(1, rounds=1),
-    "group_size": 1,
-    "strategy": "all",
-    "zero_variance": "keep",
-    "objective": "linear",
-    "baseline": "belief",
-    "normalize_gradients": True,
-}
-"""The recipe that every trainer follows by default: one response per prompt, compared with what was
-expected of the prompt. It goes with the prompt sampler `Posterior`, half of its prompts
-random, and the belief `LogitKalman`, and averages by response."""

@@ -9,12 +9,11 @@ from rollwise.prompts import PromptSampler
 from rollwise.sampling import Allocation, FixedCount, Pool, RolloutSession, Rounds, draw_seed
 from rollwise.sampling.draws import Key
 from rollwise.step.asking import ask, session_arguments, shared_out
-from rollwise.step.outcomes import RolloutCost
 from rollwise.step.recipe import StepRecipe
+from rollwise.step.response import RolloutCost
 
 RollOut = Callable[[RolloutSession], RolloutCost]
-"""Draws and grades responses until a session is done; its pools then hold responses (see
-`rollwise.step.Episode.of`)."""
+"""Draws and grades responses until a session is done; its pools then hold `Response`s."""
 
 
 @dataclass

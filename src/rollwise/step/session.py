@@ -1,230 +1,259 @@
 """Run a session: draw its responses with an engine and grade them, until every prompt has ended."""
 
+import asyncio
+import inspect
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from rollwise.errors import EngineError
+from rollwise import loops
+from rollwise.errors import EngineError, PluginError
 from rollwise.plugins import plugin_name, wrong_result
-from rollwise.sampling import Draw, RolloutSession
+from rollwise.sampling import Draw, RolloutSession, Score
 from rollwise.sampling.draws import Key
-from rollwise.signals import raised_after
-from rollwise.step.episodes import Episode
-from rollwise.step.outcomes import Completion, LostDraw, Outcome, Prompts, Result, RolloutCost
+from rollwise.signals import alarm
+from rollwise.step.response import LostDraw, Prompts, Response, RolloutCost
 
 log = logging.getLogger(__name__)
 
 ROUNDING = 1e-3
 """Log-probabilities may exceed 0 by this much, because of rounding."""
 
-Grade = Callable[[Sequence[Any]], Sequence[Future[float]]]
-"""Starts grading outcomes and returns the future of each reward, in the same order."""
+BLOCKED = 1.0
+"""Seconds past the stall limit at which the event loop itself must be blocked."""
+
+Reward = Callable[[Draw, Response], Awaitable[float]]
+"""Grades a response; the reward may be a `Score`."""
 
 
-def grade_with(grader: Any, answers: Mapping[Key, str]) -> Grade:
-    """Make `grade` for `run_session` from a `rollwise.grading.Grader` and reference answers.
+def grade_with(
+    grader: Any, answers: Mapping[Key, str], row: Callable[[Key], Mapping[str, Any]] | None = None
+) -> Reward:
+    """Make a `Reward` from a `rollwise.grading.Grader` and the reference answers.
 
-    An episode's own reward is kept.
+    `row` returns what else is known of a prompt (`Problem.row`), for graders whose `reward` takes a
+    `row`. A reward that the environment of an episode gave is kept.
     """
+    if "row" not in inspect.signature(grader.reward).parameters:
+        row = None
 
-    def grade(outcomes: Sequence[Outcome]) -> Sequence[Future[float]]:
-        rewards = [Episode.of(outcome).reward for outcome in outcomes]
-        ungraded = [o for o, reward in zip(outcomes, rewards, strict=True) if reward is None]
-        texts = [outcome.text for outcome in ungraded]
-        wanted = [answers[outcome.draw.key] for outcome in ungraded]
-        graded = iter(grader.submit(texts, wanted) if ungraded else ())
-        return [next(graded) if reward is None else finished(reward) for reward in rewards]
+    async def reward(draw: Draw, response: Response) -> float:
+        if response.reward is not None:
+            return response.reward
+        given = () if row is None else (row(draw.key),)
+        found = await _awaitable(grader, "reward", response.text, answers[draw.key], *given)
+        if not isinstance(found, Real) or not math.isfinite(found):
+            raise wrong_result(grader, "reward", "a finite reward", found)
+        return found if isinstance(found, Score) else float(found)
 
-    return grade
+    return reward
 
 
-def finished(reward: float) -> Future[float]:
-    """Make a future that already has its result."""
-    future: Future[float] = Future()
-    future.set_result(reward)
-    return future
+def _awaitable(plugin: Any, method: str, *arguments: Any) -> Awaitable[Any]:
+    """Call a method that must be `async`."""
+    found = getattr(plugin, method)(*arguments)
+    if not isinstance(found, Awaitable):
+        raise wrong_result(plugin, method, "a coroutine, so define it by `async def`", found)
+    return found
 
 
 def run_session(
+    session: RolloutSession, engine: Any, prompts: Prompts, reward: Reward, **limits: Any
+) -> RolloutCost:
+    """Do what `draw_session` does, from code that is not asynchronous."""
+    return loops.run(draw_session(session, engine, prompts, reward, **limits))
+
+
+async def draw_session(
     session: RolloutSession,
     engine: Any,
     prompts: Prompts,
-    grade: Grade,
+    reward: Reward,
+    *,
     stall_limit: float = math.inf,
     max_new_tokens: float = math.inf,
+    too_old: Callable[[], bool] = lambda: False,
 ) -> RolloutCost:
-    """Draw and grade until every prompt of `session` has ended; its pools then hold completions.
+    """Draw and grade until every prompt of `session` has ended; its pools then hold responses.
 
-    Responses are graded while others are drawn. With a schedule that streams, draws are submitted
-    as slots come free; with any other, all at once, and the engine decides their order.
+    Each draw is a task, which completes a response and grades it while others are drawn; a draw
+    that is no longer needed is cancelled. With a schedule that streams, draws start as slots come
+    free; with any other, all at once, and the engine decides their order. Nothing is in flight when
+    this returns or raises.
 
     Args:
         session: What to draw.
         engine: Draws the responses; a `rollwise.engines.Engine`.
         prompts: Token ids of each prompt.
-        grade: Starts grading completions (`grade_with`).
+        reward: Grades a response (`grade_with`).
         stall_limit: Seconds without a response or a reward after which engine or grader count as
-            hung. Checked in the main thread alone.
-        max_new_tokens: What the engine was told to cut completions at.
+            hung.
+        max_new_tokens: What the engine was told to cut responses at.
+        too_old: Asked after each response; if it is true, prompts end with what they have.
 
     Raises:
-        EngineError: The engine has nothing in flight although draws are due, or hangs.
-        PluginError: It returned something other than the results due, or too long a completion.
+        EngineError: The engine or the grader hangs.
+        PluginError: It returned something other than a response, or one that is too long.
     """
-    began = time.perf_counter()
-    run = _SessionRun(session, engine, prompts, grade, max_new_tokens)
-    run.until_done(stall_limit)
-    run.cost.sampling = time.perf_counter() - began - run.cost.grading
-    return run.cost
+    return await _Drawing(session, engine, prompts, reward, max_new_tokens).until_done(
+        stall_limit, too_old
+    )
 
 
-def checked_results(
-    engine: object, results: Any, max_new_tokens: float = math.inf
-) -> Sequence[Result]:
-    """Return the results of an engine's `wait`; a `PluginError` if they are not valid."""
-    if not isinstance(results, Iterable):
-        raise wrong_result(engine, "wait", "a list of completions", results)
-    found = list(results)
-    for result in found:
-        if due := _misfit(result, max_new_tokens):
-            raise wrong_result(engine, "wait", due, result)
-    return found
-
-
-def checked_tokens(engine: object, drawn: Any) -> int:
-    """Return the result of an engine's `cancel`; a `PluginError` if not a number of tokens."""
-    if not isinstance(drawn, int | np.integer) or drawn < 0:
-        due = "the number of tokens that were drawn for what it cancels, 0 if it is unknown"
-        raise wrong_result(engine, "cancel", due, drawn)
-    return int(drawn)
-
-
-def _misfit(result: Result, max_new_tokens: float) -> str:
-    """Say what is due in place of a result whose parts have the wrong type or shape; "" if nothing.
+def checked_response(engine: object, response: Any, max_new_tokens: float = math.inf) -> Response:
+    """Return what an engine's `complete` returned; a `PluginError` if it is not valid.
 
     An engine that knows no log-probabilities reports none, or NaN.
     """
-    if not hasattr(result, "draw"):
-        return "completions, episodes and lost draws"
-    if not isinstance(result.draw, Draw):
-        return "results whose draw is one of those submitted"
-    if not isinstance(result, Completion):
-        return ""
-    tokens, logprobs = result.tokens, np.asarray(result.logprobs)
-    if not isinstance(tokens, Sequence):
-        return "completions whose tokens are a list of token ids"
-    if len(tokens) > max_new_tokens:
-        return (
-            f"completions within {max_new_tokens:g} tokens (`engine.max_new_tokens`), not "
-            f"{len(tokens)}"
-        )
-    if logprobs.size and logprobs.shape != (len(tokens),):
-        return "completions with a log-probability for each token"
-    if logprobs.dtype.kind not in "fiu" or np.isinf(logprobs).any() or (logprobs > ROUNDING).any():
-        return "completions whose log-probabilities are finite numbers, at most 0, or NaN"
-    return ""
+    due = ""
+    if not isinstance(response, Response):
+        due = "a rollwise.step.Response"
+    elif not isinstance(response.tokens, Sequence):
+        due = "a response whose tokens are a list of token ids"
+    elif response.drawn > max_new_tokens and response.turns is None:
+        limit = f"{max_new_tokens:g} tokens (`engine.max_new_tokens`)"
+        due = f"a response within {limit}, not {len(response.tokens)}"
+    else:
+        logprobs = np.asarray(response.logprobs)
+        if logprobs.size and logprobs.shape != (len(response.tokens),):
+            due = "a response with a log-probability for each token"
+        elif (
+            logprobs.dtype.kind not in "fiu"
+            or ((logprobs > ROUNDING) | (logprobs == -math.inf)).any()
+        ):
+            due = "a response whose log-probabilities are finite numbers, at most 0, or NaN"
+    if due:
+        raise wrong_result(engine, "complete", due, response)
+    found: Response = response
+    return found
 
 
 @dataclass
-class _SessionRun:
-    """A session being run: its draws and gradings in flight."""
+class _Drawing:
+    """A session being run: a task for each draw in flight."""
 
     _session: RolloutSession
     _engine: Any
     _prompts: Prompts
-    _grade: Grade
+    _reward: Reward
     _max_new_tokens: float
-    _grading: dict[Draw, tuple[Outcome, Future[float]]] = field(default_factory=dict)
-    _cancelled: set[Draw] = field(default_factory=set)
-    _repeats: bool = False
-    _in_engine: set[Draw] = field(default_factory=set)
-    cost: RolloutCost = field(default_factory=RolloutCost)
+    _tasks: dict[Draw, asyncio.Task[tuple[float, Response]]] = field(default_factory=dict)
+    _cancelled: list[asyncio.Task[Any]] = field(default_factory=list)
+    _ended: list[Draw] = field(default_factory=list)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _generating: set[Draw] = field(default_factory=set)
+    _last_change: float = 0.0
+    _reasons: Counter[str] = field(default_factory=Counter)
+    _cost: RolloutCost = field(default_factory=RolloutCost)
 
-    def until_done(self, stall_limit: float) -> None:
+    async def until_done(self, stall_limit: float, too_old: Callable[[], bool]) -> RolloutCost:
+        began = self._last_change = time.perf_counter()
         stalled = EngineError(
             f"no response and no reward came for {stall_limit:g} s (`stall_limit`): "
             f"{type(self._engine).__name__} or the grader hangs; what was saved is kept, and the "
             "same command resumes from there"
         )
-        while not self._session.done:
-            self._submit_draws()
-            with raised_after(stall_limit, stalled):
-                results = checked_results(self._engine, self._engine.wait(), self._max_new_tokens)
-                self._grade_results(results)
-                self._record_rewards(wait_for_one=not results)
+        with alarm(stall_limit + BLOCKED, stalled) as begin_anew:
+            try:
+                while not self._session.done:
+                    self._start_draws()
+                    await self._wait(stall_limit, stalled)
+                    begin_anew()
+                    ended, self._ended = self._ended, []
+                    for draw in ended:
+                        if draw in self._tasks:  # a reward recorded just now may make it surplus
+                            self._cancel(self._record(draw, self._tasks.pop(draw)))
+                    if not self._session.done and too_old():
+                        self._cancel(self._session.end_all())
+            finally:
+                self._cancel(list(self._tasks))
+                await asyncio.gather(*self._cancelled, return_exceptions=True)
+        for reason, times in self._reasons.items():
+            if times > 1:
+                log.warning("%d draws were lost: %s", times, reason)
+        self._cost.sampling = time.perf_counter() - began - self._cost.grading
+        return self._cost
 
-    def _submit_draws(self) -> None:
-        """Fill the free slots."""
-        slots: Any = self._engine.free_slots if self._session.schedule.streams else None
-        fits = slots is None or (isinstance(slots, int | np.integer) and slots >= 0)
-        if not fits:
-            raise wrong_result(self._engine, "free_slots", "None or an integer from 0", slots)
-        if slots != 0 and (draws := self._session.next_draws(slots)):
-            self._in_engine.update(draws)
-            self._engine.submit(draws, self._prompts)
+    def _start_draws(self) -> None:
+        """Fill the free slots; a draw that is being graded takes up none."""
+        free = None
+        if self._session.schedule.streams and (slots := self._engine.slots) is not None:
+            if not isinstance(slots, int | np.integer) or slots < 1:
+                raise wrong_result(self._engine, "slots", "None or an integer from 1", slots)
+            free = int(slots) - len(self._generating)
+        if free is None or free > 0:
+            for draw in self._session.next_draws(free):
+                self._tasks[draw] = asyncio.create_task(self._respond(draw))
 
-    def _grade_results(self, results: Sequence[Result]) -> None:
-        """Start grading completions; report lost draws, so that they are drawn again."""
-        if not results and not self._grading:
-            raise EngineError(f"{plugin_name(self._engine)} lost draws without reporting them")
-        results = [result for result in results if self._is_first(result.draw)]
-        completions = [result for result in results if not isinstance(result, LostDraw)]
-        failed = sum(result.tokens for result in results if isinstance(result, LostDraw))
-        self.cost.tokens += failed + sum(Episode.of(done).usage.tokens for done in completions)
-        self.cost.failed_tokens += failed
-        # An engine may have completed a draw before it was cancelled.
-        wanted = [c for c in completions if c.draw not in self._cancelled]
-        with self._grading_time():
-            rewards = self._grade(wanted) if wanted else ()
-        for completion, reward in zip(wanted, rewards, strict=True):
-            self._grading[completion.draw] = completion, reward
-        for result in results:
-            if isinstance(result, LostDraw) and result.draw not in self._cancelled:
-                self._cancel(self._session.record_failure(result.draw, final=result.final))
+    async def _wait(self, stall_limit: float, stalled: EngineError) -> None:
+        """Wait until a response or a reward has come."""
+        if not self._tasks:
+            schedule = plugin_name(self._session.schedule)
+            raise PluginError(f"{schedule} hands out no draw although none is in flight")
+        try:
+            async with asyncio.timeout(None if stall_limit == math.inf else stall_limit):
+                await self._news.wait()
+        except TimeoutError:
+            raise stalled from None
+        self._news.clear()
 
-    def _is_first(self, draw: Draw) -> bool:
-        """Say whether this is the first answer to a draw; a further one does not count."""
-        is_first = draw in self._in_engine or draw in self._cancelled
-        if not is_first and not self._repeats:
-            self._repeats = True
-            log.warning(
-                "%s has answered draw %d of prompt %r twice; the first answer counts",
-                type(self._engine).__name__,
-                draw.index,
-                draw.key,
-            )
-        self._in_engine.discard(draw)
-        return is_first
+    async def _respond(self, draw: Draw) -> tuple[float, Response]:
+        """Complete and grade a draw."""
+        try:
+            response = await self._complete(draw)
+            return await self._reward(draw, response), response
+        finally:
+            self._ended.append(draw)
+            self._news.set()
 
-    def _record_rewards(self, wait_for_one: bool) -> None:
-        """Record the rewards that are ready, or wait until at least one is."""
-        if wait_for_one:
-            rewards = [reward for _, reward in self._grading.values()]
-            with self._grading_time():
-                wait(rewards, return_when=FIRST_COMPLETED)
-        graded = [draw for draw, (_, reward) in self._grading.items() if reward.done()]
-        for draw in graded:
-            if draw in self._grading:  # a reward recorded just now may have made it surplus
-                completion, reward = self._grading.pop(draw)
-                self._cancel(self._session.record(draw, reward.result(), completion))
+    async def _complete(self, draw: Draw) -> Response:
+        self._note_grading()
+        self._generating.add(draw)
+        try:
+            prompt = self._prompts.get(draw.key, ())
+            found = await _awaitable(self._engine, "complete", draw, prompt)
+        except LostDraw as lost:
+            self._cost.tokens += lost.tokens
+            if draw in self._tasks:  # else it was cancelled, and this says what it had cost
+                self._cost.failed_tokens += lost.tokens
+            raise
+        finally:
+            self._note_grading()
+            self._generating.discard(draw)
+            self._news.set()
+        response = checked_response(self._engine, found, self._max_new_tokens)
+        response = replace(response, draw=draw) if response.draw is None else response
+        self._cost.tokens += response.figures.tokens
+        return response
+
+    def _note_grading(self) -> None:
+        """Add the time since the last change to that of grading, if nothing was being generated."""
+        now = time.perf_counter()
+        self._cost.grading += 0.0 if self._generating else now - self._last_change
+        self._last_change = now
+
+    def _record(self, draw: Draw, task: "asyncio.Task[tuple[float, Response]]") -> list[Draw]:
+        """Record a draw that has ended; returns the surplus. Raises what the engine raised."""
+        try:
+            return self._session.record(draw, *task.result())
+        except LostDraw as lost:
+            self._reasons[lost.reason] += 1
+            if self._reasons[lost.reason] == 1:
+                what = "a draw was lost" + ("" if lost.final else ", and is drawn again")
+                log.warning("%s: %s", what, lost.reason)
+            return self._session.record_failure(draw, final=lost.final)
 
     def _cancel(self, draws: Sequence[Draw]) -> None:
-        self._in_engine.difference_update(draws)
+        self._note_grading()
         for draw in draws:
-            self._cancelled.add(draw)
-            if draw in self._grading:
-                self._grading.pop(draw)[1].cancel()
-        self.cost.tokens += checked_tokens(self._engine, self._engine.cancel(draws))
-
-    @contextmanager
-    def _grading_time(self) -> Iterator[None]:
-        began = time.perf_counter()
-        yield
-        self.cost.grading += time.perf_counter() - began
+            task = self._tasks.pop(draw)
+            task.cancel()
+            self._generating.discard(draw)
+            self._cancelled.append(task)

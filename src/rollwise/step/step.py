@@ -4,13 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from rollwise.prompts import PromptSampler
 from rollwise.sampling import Pool
 from rollwise.sampling.draws import Key
-from rollwise.step.episodes import Example
 from rollwise.step.groups import TrainedGroup, make_group, normalize_advantages, normalize_gradients
 from rollwise.step.metrics import rollout_metrics, tell, visit_rows
 from rollwise.step.recipe import StepRecipe
+from rollwise.step.response import Example, Figures, Response
 from rollwise.step.rollouts import RollOut, Rollouts, draw_rollouts
 
 
@@ -30,9 +32,18 @@ class Step:
     metrics: dict[str, Any]
     visits: list[dict[str, Any]]
 
-    def examples(self, prompts: Mapping[Key, Sequence[int]]) -> list[Example]:
-        """Return what the learner takes; `prompts` holds the token ids of each prompt."""
-        return [example for group in self.groups for example in group.examples(prompts)]
+    def examples(
+        self, prompts: Mapping[Key, Sequence[int]], seed: Sequence[int] | None = None
+    ) -> list[Example]:
+        """Return what the learner takes; `prompts` holds the token ids of each prompt.
+
+        With a seed, prompts are in random order, each with its responses, so that no mini-batch
+        consists of what the sampler put first.
+        """
+        groups = list(self.groups)
+        if seed is not None:
+            np.random.default_rng(seed).shuffle(groups)
+        return [example for group in groups for example in group.examples(prompts)]
 
 
 def take_step(recipe: StepRecipe, sampler: PromptSampler, roll_out: RollOut, number: int) -> Step:
@@ -44,7 +55,16 @@ def take_step(recipe: StepRecipe, sampler: PromptSampler, roll_out: RollOut, num
 
 
 def learn_from(recipe: StepRecipe, sampler: PromptSampler, rollouts: Rollouts) -> Step:
-    """Do what `take_step` does once the responses are drawn."""
+    """Do what `take_step` does once the responses are drawn.
+
+    Raises:
+        TypeError: A pool holds something other than a `Response`, or its `Figures`.
+    """
+    pools = [pool for session in rollouts.sessions for pool in session.pools.values()]
+    for response in (response for pool in pools for response in pool.responses):
+        if not isinstance(response, Response | Figures):
+            got = f"{type(response).__name__}: {response!r:.100}"
+            raise TypeError(f"a session must record a `rollwise.step.Response`, got {got}")
     groups = make_groups(recipe, rollouts.pools, lambda pool: make_group(recipe, pool))
     return conclude(recipe, sampler, rollouts, groups)
 

@@ -5,7 +5,7 @@ Importing this package loads no tokenizer, no model library and no library of a 
 
 from rollwise.tasks.benchmarks import Benchmark, find_benchmarks, read_benchmark
 from rollwise.tasks.problem import Problem, remove_near_duplicates
-from rollwise.tasks.readers import ProblemSet, read_problems, read_source
+from rollwise.tasks.readers import ProblemSet, check_references, read_problems, read_source
 from rollwise.tasks.running_sums import make_built_in
 from rollwise.tasks.running_sums import make_problems as make_running_sums
 from rollwise.tasks.writers import write_problems
@@ -14,6 +14,7 @@ __all__ = [
     "Benchmark",
     "Problem",
     "ProblemSet",
+    "check_references",
     "find_benchmarks",
     "make_built_in",
     "make_running_sums",

@@ -9,9 +9,10 @@ from pathlib import Path
 from rollwise.config import BUILT_IN_NAMES, ENVIRONMENT
 from rollwise.config.drawing import BenchmarkSettings
 from rollwise.errors import ConfigError, DataError
+from rollwise.grading.grader import NO_COLUMNS, Columns
 from rollwise.grading.settings import INSTRUCTION
 from rollwise.tasks.problem import Problem, with_system_prompt
-from rollwise.tasks.readers import read_problems
+from rollwise.tasks.readers import ProblemSet, read_problems
 from rollwise.tasks.running_sums import HELDOUT_SEED, make_built_in
 from rollwise.tasks.tables import is_path
 
@@ -22,24 +23,21 @@ _NAME = re.compile(r"[\w.-]+")
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Where the problems of a benchmark are.
+    """Where the problems of a benchmark are: a file, or a `split` of a data set on the hub.
 
-    Attributes:
-        name: The name of its figures and files.
-        source: A file, or a data set on the hub.
-        split: The split of a data set.
-        problem_column: The column of the problems, if it is not `problem`.
-        asks: Whether an instruction of ours is added below each problem.
+    Its figures and files have its `name`. With a `split`, problems are in `problem_column`, and
+    answers in `answer`. `asks` says whether an instruction of ours is added below each.
     """
 
     name: str
     source: str
     split: str | None = None
-    problem_column: str | None = None
+    problem_column: str = "problem"
     asks: bool = False
 
 
 _NAMED = (
+    Benchmark("gsm8k", "openai/gsm8k", "test", problem_column="question"),
     Benchmark("math500", "HuggingFaceH4/MATH-500", "test"),
     Benchmark("minerva", "weqweasdas/minerva_math", "train"),
     Benchmark("olympiadbench", "weqweasdas/olympiadbench", "train"),
@@ -54,11 +52,7 @@ NAMED = {b.name: dataclasses.replace(b, asks=True) for b in _NAMED}
 
 
 def find_benchmarks(wanted: Sequence[str]) -> list[Benchmark]:
-    """Find benchmarks by name, file, data set on the hub (`owner/name`) or `name=file`.
-
-    Raises:
-        ConfigError: One cannot be found, or two have the same name.
-    """
+    """Find benchmarks by name, file, data set on the hub (`owner/name`) or `name=file`."""
     found: dict[str, Benchmark] = {}
     for benchmark in map(_find, wanted):
         if benchmark.name in found:
@@ -73,9 +67,7 @@ def find_benchmarks(wanted: Sequence[str]) -> list[Benchmark]:
 def _find(text: str) -> Benchmark:
     name, equals, file = text.partition("=")
     if equals and _NAME.fullmatch(name) and file:
-        return dataclasses.replace(
-            NAMED.get(name, Benchmark(name, "")), source=file, split=None, problem_column=None
-        )
+        return dataclasses.replace(NAMED.get(name, Benchmark(name, "")), source=file, split=None)
     if text in NAMED:
         return NAMED[text]
     if text in (*BUILT_IN_NAMES, ENVIRONMENT):
@@ -92,59 +84,65 @@ def _find(text: str) -> Benchmark:
 
 
 def read_benchmark(
-    benchmark: Benchmark, settings: BenchmarkSettings, instruction: str = INSTRUCTION
-) -> list[Problem]:
+    benchmark: Benchmark,
+    settings: BenchmarkSettings,
+    instruction: str = INSTRUCTION,
+    columns: Columns = NO_COLUMNS,
+) -> ProblemSet:
     """Read the problems of a benchmark, each keyed by its text without any instruction.
 
-    A problem has the same key whatever is added to it, so that models which are asked in different
-    ways can be compared problem by problem.
-
-    Args:
-        benchmark: Where they are.
-        settings: How they are read.
-        instruction: Added below each problem of a benchmark known by name, unless the settings say
-            otherwise; the grader's (`GraderSettings.instruction`).
+    So models that are asked in different ways can be compared problem by problem. The grader's
+    `instruction` is added below each problem of a benchmark known by name, unless the settings say
+    otherwise.
 
     Raises:
         DataError: It cannot be read, or holds no problem.
         ConfigError: The built-in task does not have that many problems.
     """
     if benchmark.source in BUILT_IN_NAMES:
-        problems = make_built_in(settings, settings.problems or BUILT_IN_PROBLEMS, HELDOUT_SEED)
+        count = settings.problems or BUILT_IN_PROBLEMS
+        found = ProblemSet.of(make_built_in(settings, count, HELDOUT_SEED))
     else:
-        problems = _read(benchmark, settings)
+        found = _read(benchmark, settings, columns)
     added = instruction if benchmark.asks else ""
     if settings.instruction is not None:
         added = settings.instruction
-    asked = [_ask(problem, added, settings.system_prompt) for problem in problems]
-    return asked[: settings.problems]
+    asked = [_ask(problem, added, settings.system_prompt) for problem in found.problems]
+    kept = asked[: settings.problems]
+    cut = {"beyond_limit": len(asked) - len(kept), "kept": len(kept)}
+    said = "; ".join(filter(None, [found.columns, added and f"instruction: {added}"]))
+    return ProblemSet(kept, found.counts | cut, said)
 
 
-def _read(benchmark: Benchmark, settings: BenchmarkSettings) -> list[Problem]:
+def _read(benchmark: Benchmark, settings: BenchmarkSettings, columns: Columns) -> ProblemSet:
+    is_named = benchmark.split is not None
     try:
         found = read_problems(
             benchmark.source,
             split=benchmark.split or settings.split,
-            subset=settings.subset if benchmark.split is None else None,
-            problem_column=benchmark.problem_column or settings.problem_column,
-            answer_column=settings.answer_column if benchmark.split is None else None,
+            subset=None if is_named else settings.subset,
+            problem_column=benchmark.problem_column if is_named else settings.problem_column,
+            answer_column="answer" if is_named else settings.answer_column,
             environment=settings.source(),
+            columns=columns,
         )
     except DataError as error:
         if is_path(benchmark.source) or benchmark.source == ENVIRONMENT:
             raise
-        raise DataError(f"{error}: --benchmarks {benchmark.name}=FILE") from error
+        raise type(error)(f"{error}: --benchmarks {benchmark.name}=FILE") from error
     if not found.problems:
         raise DataError(
             f"the benchmark {benchmark.name} ({benchmark.source}) holds no problem that can be "
             f"used: {found.describe()}"
         )
-    return found.problems
+    return found
 
 
 def _ask(problem: Problem, instruction: str, system_prompt: str) -> Problem:
     """Put an instruction below a problem and a system message before it; keep its key."""
-    *before, last = problem.messages
-    if instruction:
-        last = {**last, "content": f"{last['content']}\n\n{instruction}"}
-    return dataclasses.replace(problem, messages=with_system_prompt((*before, last), system_prompt))
+    messages = list(problem.messages)
+    if instruction:  # not below words of the model's that it is to continue
+        last = max((i for i, m in enumerate(messages) if m["role"] != "assistant"), default=-1)
+        asked = f"{messages[last]['content']}\n\n{instruction}"
+        messages[last] = {**messages[last], "content": asked}
+    return dataclasses.replace(problem, messages=with_system_prompt(tuple(messages), system_prompt))

@@ -9,16 +9,11 @@ from rollwise.tasks.problem import Problem
 def feature_columns(
     problems: Sequence[Problem], prompts: Mapping[str, Sequence[int]] | None = None
 ) -> dict[str, list[Any]]:
-    """Return what is known about problems before responses are drawn, as columns.
+    """Return what is known about P problems before responses are drawn, as columns of P values.
 
-    Args:
-        problems: P problems.
-        prompts: Key -> token ids, where they are known.
-
-    Returns:
-        `source`, `subject`, `level`, `pass_rate`, `solution_length` in characters and, given
-        `prompts`, `prompt_tokens`, each of P values, None where there is none; and the further
-        columns that were read with the problems.
+    These are `source`, `subject`, `level`, `pass_rate`, `solution_length` in characters and, given
+    the token ids of `prompts` by key, `prompt_tokens`, None where there is none; and the further
+    columns that were read with the problems.
     """
     columns: dict[str, list[Any]] = {
         "source": [problem.source or None for problem in problems],

@@ -53,6 +53,17 @@ class Problem:
     measured: tuple[float, float] = (0.0, 0.0)
     columns: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
+    @property
+    def question(self) -> str:
+        """The text of the last message, the assistant's apart."""
+        return next((m["content"] for m in self.messages[::-1] if m["role"] != "assistant"), "")
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What a grader can be given besides the answer: `rollwise.grading.Row`."""
+        known = {"prompt": self.question, "messages": list(self.messages)}
+        return {**self.columns, **known, "data_source": self.source}
+
     @classmethod
     def ask(
         cls, question: str, answer: str, source: str = "", level: int | None = None
@@ -63,10 +74,7 @@ class Problem:
 
 
 def remove_near_duplicates(problems: Iterable[Problem]) -> list[Problem]:
-    """Keep the first of problems with the same answer that differ only in letter case or layout.
-
-    Layout is white space, and what LaTeX has for it.
-    """
+    """Keep the first of problems with one answer that differ in letter case or layout alone."""
     kept: dict[tuple[str, str], Problem] = {}
     for problem in problems:
         asked = " ".join(m["content"] for m in problem.messages if m["role"] != "system")

@@ -1,30 +1,46 @@
 """Problems from a file, a data set on the hub or an environment.
 
-Two schemas are recognized by their columns. verl's has `prompt` (a list of {role, content}) and
-`reward_model` ({ground_truth, ...}), and takes precedence. The plain one has `problem` and
-`answer`, or the columns that the caller names instead. Both may have `data_source`, `level` (5 or
-"Level 5"), `subject`, `solution`, `pass_rate` with `drawn` (how many responses it was measured
-with), and `key`, which then names the problem; other columns are not used.
+`schemas.py` recognizes the columns of problems and answers. Further ones are used where they are
+there: `data_source` (or `source`), `level` (5 or "Level 5"), `subject` (or `type`), `solution`,
+`pass_rate` with `drawn` (how many responses it was measured with), and `key`, which then names the
+problem; others are kept where they are asked for. A row with more than text (`images`, `tools`) is
+refused: without them it would be another problem.
 """
 
+import logging
 import re
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rollwise.config import ENVIRONMENT
 from rollwise.config.data import DataSettings
 from rollwise.config.drawing import SourceSettings
+from rollwise.config.sections import differs
 from rollwise.environments import EnvironmentSource
 from rollwise.errors import DataError
+from rollwise.grading import GraderSettings
+from rollwise.grading.grader import NO_COLUMNS, Columns
 from rollwise.tasks.problem import Message, Problem, problem_key, with_system_prompt
-from rollwise.tasks.tables import Row, read_table
+from rollwise.tasks.schemas import COLUMNS, NOT_SHOWN, Schema, refuse_more_than_text
+from rollwise.tasks.tables import Row, among, read_table
 
-VERL_COLUMNS = ("prompt", "reward_model")
+log = logging.getLogger(__name__)
+
 MOST_DRAWN = 2**53
 """No pass rate is measured with more responses than this."""
-OPTIONAL_COLUMNS = ("data_source", "level", "subject", "solution", "key", "pass_rate", "drawn")
+_PLACEHOLDER = re.compile(r"<(?:image|video|audio)[ _]?\d*>")
+OPTIONAL_COLUMNS = (
+    *("data_source", "source", "level", "subject", "type", "problem_type"),
+    *("solution", "key", "pass_rate", "drawn", "extra_info"),
+)
+MOST_UNREADABLE = 0.05
+"""The share of unreadable references from which data is refused."""
+
+
+DROPPED = ("duplicates", "conflicting_answers", "missing_answers", "empty_problems")
+"""What is counted of the rows of a source besides those kept."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +52,17 @@ class ProblemSet:
         counts: Numbers of rows: `read` = `kept` + `duplicates` (of a problem kept) +
             `missing_answers` + `empty_problems`. Of the duplicates, `conflicting_answers` have
             a different answer from the problem kept.
+        columns: Which columns became what, for a log; "" if there were none.
     """
 
     problems: list[Problem]
     counts: dict[str, int]
+    columns: str = ""
 
     @classmethod
-    def of(cls, problems: Iterable[Problem]) -> "ProblemSet":
+    def of(cls, problems: Iterable[Problem], columns: str = "") -> "ProblemSet":
         """Drop and count problems that are empty, lack their answer, or came before."""
-        dropped = ("duplicates", "conflicting_answers", "missing_answers", "empty_problems")
-        counts = dict.fromkeys(("read", *dropped, "kept"), 0)
+        counts = dict.fromkeys(("read", *DROPPED, "kept"), 0)
         kept: dict[str, Problem] = {}
         for problem in problems:
             counts["read"] += 1
@@ -59,36 +76,37 @@ class ProblemSet:
             else:
                 counts["kept"] += 1
                 kept[problem.key] = problem
-        return cls(list(kept.values()), counts)
+        return cls(list(kept.values()), counts, columns)
 
     @classmethod
     def join(cls, sets: Iterable["ProblemSet"]) -> "ProblemSet":
-        """Join several sources; if several have a problem, the first is kept.
-
-        Raises:
-            DataError: Sources have different problems of one key.
-        """
+        """Join several sources; if several have a problem, the first is kept."""
         sources = list(sets)
+        problems = [problem for source in sources for problem in source.problems]
         asked: dict[str, tuple[Message, ...]] = {}
-        for problem in (problem for source in sources for problem in source.problems):
+        for problem in problems:
             if asked.setdefault(problem.key, problem.messages) != problem.messages:
                 raise DataError(f"the sources have different problems of the key {problem.key!r}")
-        found = cls.of(problem for source in sources for problem in source.problems)
-        counts = dict(found.counts)
+        found = cls.of(problems)
+        counts = Counter(found.counts)
         for source in sources:
-            for name in counts.keys() - {"kept"}:
-                counts[name] += source.counts[name]
-            counts["read"] -= len(source.problems)
-        return cls(found.problems, counts)
+            counts.update(source.left_out)
+        return cls(found.problems, {**counts, "read": sum(s.counts["read"] for s in sources)})
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """The counts of what was read and dropped."""
+        return {name: count for name, count in self.counts.items() if name != "kept"}
 
     def describe(self) -> str:
         """Return a line for a log: what was read, dropped and kept."""
         parts = [f"{self.counts['read']:,} read"]
-        for name in ("duplicates", "conflicting_answers", "missing_answers", "empty_problems"):
+        for name in DROPPED:
             if count := self.counts[name]:
                 words = name.replace("_", " ")
                 parts.append(f"{count:,} {words if count > 1 else words.removesuffix('s')}")
-        return f"{', '.join(parts)}; {self.counts['kept']:,} kept"
+        parts = [", ".join(parts), f"{self.counts['kept']:,} kept", self.columns]
+        return "; ".join(filter(None, parts))
 
 
 def read_problems(
@@ -101,55 +119,53 @@ def read_problems(
     instruction: str = "",
     system_prompt: str = "",
     environment: EnvironmentSource | None = None,
-    columns: Collection[str] = (),
+    columns: Columns = NO_COLUMNS,
 ) -> ProblemSet:
     """Read the problems of a source; each is kept once, where it comes first.
 
     Args:
-        source: A .parquet, .jsonl or .json (JSON Lines too) file, `environment`, or else a data set
-            on the hub.
+        source: A .parquet, .jsonl or .json file, `environment`, or else a data set on the hub.
         split: The split of a data set on the hub; files and environments have none.
         subset: The configuration of a data set on the hub that has several.
-        problem_column: The plain schema's column of problems; None or "" means `problem`.
-        answer_column: The plain schema's column of answers; None or "" means `answer`.
-        instruction: Put below each problem of the plain schema; verl's prompts have their own.
+        problem_column: The column of problems, if it cannot be recognized.
+        answer_column: The column of answers, if it cannot be recognized.
+        instruction: Put below each problem that is a text, not a conversation.
         system_prompt: The first message of each problem that has no system message.
         environment: The environment whose questions are read if `source` is `environment`.
-        columns: Further columns that problems keep, where a row has them.
+        columns: Further columns that problems keep, and whether they must be there.
 
     Raises:
-        DataError: The source cannot be read, has neither schema, or has a malformed row.
+        DataError: The source cannot be read, its columns are not recognized or lack one that is
+            needed, or a row is malformed.
         ConfigError: The environment cannot be opened.
     """
     if source == ENVIRONMENT and environment is not None:
         return ProblemSet.of(_asked_by(environment, system_prompt))
-    question, answer = problem_column or "problem", answer_column or "answer"
-    wanted = {*VERL_COLUMNS, question, answer, *OPTIONAL_COLUMNS, *columns}
+    named = {name for name in (problem_column, answer_column) if name}
+    wanted = {*COLUMNS, *named, *OPTIONAL_COLUMNS, *NOT_SHOWN, *columns}
     table = read_table(source, split, subset, wanted)
-    is_renamed = bool(problem_column or answer_column)
-    if not is_renamed and set(VERL_COLUMNS) <= set(table.columns):
-        pairs = ((row, _prompt(row, question), _ground_truth(row)) for row in table.rows)
-    else:
-        if table.columns and not {question, answer} <= set(table.columns):  # none without rows
-            raise DataError(
-                f"{table.name}: its columns ({', '.join(table.columns)}) fit neither schema: "
-                f"verl's has {' and '.join(VERL_COLUMNS)}, the plain one {question} and {answer} "
-                "(data.problem_column and data.answer_column name others)"
-            )
-        pairs = (
-            (row, _question(row, question, instruction), row.answer(answer, row.cells.get(answer)))
-            for row in table.rows
-        )
-    kept = [name for name in columns if name in table.columns]
-    return ProblemSet.of(
-        _problem(row, asked, truth, system_prompt, kept) for row, asked, truth in pairs
-    )
+    missing = [f"`{name}`" for name in columns if columns[name] and name not in table.columns]
+    if missing and table.columns:
+        has = ", ".join(table.columns)
+        raise DataError(f"{table.name}: the grader needs {' and '.join(missing)}; it has {has}")
+    if "pass_rate" in {*table.columns} - {*columns} and "drawn" not in table.columns:
+        log.warning("%s: `pass_rate` is not used, for there is no column `drawn`", table.name)
+    if not table.columns:  # there are no rows
+        return ProblemSet.of([])
+    schema = Schema.of(table.name, table.columns, problem_column, answer_column)
+    kept = among(columns, table.columns)
+    problems = [_problem(row, schema, instruction, system_prompt, kept) for row in table.rows]
+    if instruction and any(instruction not in problem.question for problem in problems):
+        log.warning("%s: `data.instruction` is not added, for it has conversations", table.name)
+    return ProblemSet.of(problems, schema.describe())
 
 
 def read_source(
-    source: str, data: DataSettings | SourceSettings, split: str, columns: Collection[str] = ()
+    source: str, data: DataSettings | SourceSettings, split: str, columns: Columns = NO_COLUMNS
 ) -> ProblemSet:
     """Read the problems of a source as the section `data` says; see `read_problems`."""
+    if differs(data, "problems"):
+        log.warning("%s: `data.problems` is for built-in tasks; all problems are read", source)
     return read_problems(
         source,
         split=split,
@@ -163,48 +179,29 @@ def read_source(
     )
 
 
+def check_references(problems: Sequence[Problem], grader: GraderSettings, source: str) -> None:
+    """Refuse problems whose references the grader cannot read, and log a few of them.
+
+    Raises:
+        DataError: More than `MOST_UNREADABLE` of them cannot be read; it shows examples.
+    """
+    unread = {p.answer: why for p in problems if (why := grader.why_unreadable(p.answer))}
+    count = sum(problem.answer in unread for problem in problems)
+    if not count:
+        return
+    shown = "; ".join(f"{answer[:80]!r}: {why}" for answer, why in list(unread.items())[:3])
+    said = f"{source}: {count:,} of {len(problems):,} reference answers cannot be graded ({shown})"
+    if count > MOST_UNREADABLE * len(problems):
+        advice = "is `data.answer_column` the right one, and `grading.type` the right grader?"
+        raise DataError(f"{said}; {advice}")
+    log.warning("%s; no response to these is correct", said)
+
+
 def _asked_by(environment: EnvironmentSource, system_prompt: str) -> Iterable[Problem]:
     """Read the questions of an environment; the answer to each is the row that it scores by."""
     for question in environment.open().questions():
         messages = with_system_prompt(question.messages, system_prompt)
         yield Problem(problem_key(messages), messages, question.row, environment.name)
-
-
-def _question(row: Row, column: str, instruction: str) -> tuple[Message, ...]:
-    """Return the problem of the plain schema as a conversation; () if there is none."""
-    question = row.text(column)
-    below = f"\n\n{instruction}" if instruction else ""
-    return ({"role": "user", "content": question + below},) if question.strip() else ()
-
-
-def _prompt(row: Row, plain: str) -> tuple[Message, ...]:
-    """Return the messages of verl's schema; () if there are none."""
-    prompt = row.cells.get("prompt")
-    if prompt is None and row.cells.get(plain) is not None:
-        raise row.error(
-            f"has `{plain}` and no `prompt`, where other rows are in verl's schema; give each "
-            "schema a file of its own",
-            row.cells[plain],
-        )
-    if not isinstance(prompt, list | None):
-        raise row.error("`prompt` must be a list of messages {role, content}", prompt)
-    return tuple(_message(row, message) for message in prompt or ())
-
-
-def _message(row: Row, message: Any) -> Message:
-    cells = message if isinstance(message, dict) else {}
-    role, content = cells.get("role"), cells.get("content")
-    if isinstance(role, str) and isinstance(content, str):
-        return {"role": role, "content": content}
-    raise row.error("a message of `prompt` must have a role and a content, as text", message)
-
-
-def _ground_truth(row: Row) -> str:
-    """Return the answer of verl's schema; "" if there is none."""
-    reward_model = row.cells.get("reward_model")
-    if not isinstance(reward_model, dict | None):
-        raise row.error("`reward_model` must be an object {ground_truth}", reward_model)
-    return row.answer("ground_truth", (reward_model or {}).get("ground_truth"))
 
 
 def level_of(row: Row) -> int | None:
@@ -224,11 +221,19 @@ def _measured(row: Row) -> tuple[float, float]:
 
 
 def _problem(
-    row: Row, messages: tuple[Message, ...], answer: str, system_prompt: str, columns: list[str]
+    row: Row, schema: Schema, instruction: str, system_prompt: str, columns: Sequence[str]
 ) -> Problem:
-    """Make a problem of a row, valid or not."""
+    refuse_more_than_text(row, row.cells)
+    refuse_more_than_text(row, row.cells.get("extra_info"))
+    messages = schema.messages(row, instruction)
+    if found := _PLACEHOLDER.search(" ".join(message["content"] for message in messages)):
+        raise row.error("a problem must be text alone, without anything in place of", found[0])
     messages = with_system_prompt(messages, system_prompt)
     key = row.text("key") or problem_key(messages)
-    source, notes = row.text("data_source"), (row.note("subject"), row.note("solution"))
+    source = row.text("data_source") or row.note("source")
+    subject = row.note("subject") or row.note("type") or row.note("problem_type")
+    answer, solution = schema.answer_of(row)
+    solution = row.note("solution") or solution
     kept = {name: row.cells.get(name) for name in columns}
-    return Problem(key, messages, answer, source, level_of(row), *notes, _measured(row), kept)
+    about = (source, level_of(row), subject, solution, _measured(row), kept)
+    return Problem(key, messages, answer, *about)

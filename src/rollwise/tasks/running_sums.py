@@ -37,17 +37,10 @@ def make_problems(
     seed: int = 0,
     excluded: frozenset[str] = frozenset(),
 ) -> list[Problem]:
-    """Make `count` different problems, with each number of terms equally often.
+    """Make `count` different problems, with each number of terms in the range equally often.
 
-    Args:
-        count: How many.
-        min_terms: The fewest terms of a problem, at least 2.
-        max_terms: The most.
-        seed: The same arguments make the same problems.
-        excluded: Keys of problems to leave out (held-out ones, say).
-
-    Raises:
-        ValueError: A bad range, or more problems than exist.
+    The same arguments make the same problems; those whose keys are `excluded` (held-out ones, say)
+    are left out. A `ValueError` says that the range is bad, or has not that many problems.
     """
     if not 2 <= min_terms <= max_terms:
         raise ValueError(f"terms must satisfy 2 ≤ min ≤ max, got {min_terms} and {max_terms}")

@@ -1,15 +1,18 @@
-"""Rows of a parquet file, a JSON Lines file or a data set on the hub."""
+"""Rows of a parquet file, a JSON Lines file, or a data set on the hub or in a folder."""
 
+import codecs
 import json
 import os
+import tempfile
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from rollwise.errors import DataError, half_of_a_pair, one_line
+from rollwise.errors import DataError, MissingDataError, half_of_a_pair, one_line
 
 FILE_SUFFIXES = (".parquet", ".jsonl", ".json")
 
@@ -22,31 +25,23 @@ class Row:
     cells: dict[str, Any]
 
     def text(self, column: str) -> str:
-        """Return the text or number in a cell as text; "" if it is empty.
+        """Return the text or number in a cell as text; "" if it is empty. Else a `DataError`."""
+        return self.checked_text(column, self.cells.get(column))
 
-        Raises:
-            DataError: It is something else.
-        """
-        return self.as_text(column, self.cells.get(column))
-
-    def as_text(self, name: str, value: Any) -> str:
-        """Return a value as text, as `text` does for a cell; `name` is for the error."""
+    def checked_text(self, name: str, value: Any, must_be: str = "text or a number") -> str:
+        """Return a text or number as text; "" if it is missing."""
         is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
         if value is None or (is_number and value != value):  # a missing number is written as NaN
             return ""
         if is_number or isinstance(value, str):
             return str(value)
-        raise self.error(f"`{name}` must be text or a number", value)
+        raise self.error(f"`{name}` must be {must_be}", value)
 
     def answer(self, name: str, value: Any) -> str:
-        """Return an answer as text; it may be the one item of a list, as in OlympiadBench.
-
-        Raises:
-            DataError: It is something else.
-        """
+        """Return an answer, or the one item of a list (OlympiadBench), as text."""
         if isinstance(value, list) and len(value) != 1:
             raise self.error(f"`{name}` must be one answer", value)
-        return self.as_text(name, value[0] if isinstance(value, list) else value)
+        return self.checked_text(name, value[0] if isinstance(value, list) else value)
 
     def note(self, column: str) -> str:
         """Return the text in a cell; "" if there is none or it is something else."""
@@ -69,65 +64,86 @@ class Table:
 
 
 def is_path(source: str | Path) -> bool:
-    """Whether a source is a file, existing or not, rather than a data set on the hub."""
+    """Return whether a source is a file, existing or not, rather than a data set on the hub."""
     path = Path(source).expanduser()
     begins_as_path = isinstance(source, Path) or source.startswith((".", "/", "~"))
     return begins_as_path or path.suffix.lower() in FILE_SUFFIXES or os.path.exists(path)
 
 
 def read_table(source: str | Path, split: str, subset: str | None, wanted: set[str]) -> Table:
-    """Read the `wanted` columns of a file, or else of a data set on the hub; see `read_problems`.
-
-    Raises:
-        DataError: It is not there, or cannot be read.
-    """
+    """Read the `wanted` columns, or all for `*`, of a file, a data set on the hub, or a folder."""
     path = Path(source).expanduser()
     suffix = path.suffix.lower()
     if not is_path(source):
         return _read_hub(str(source), split, subset, wanted)
     if not os.path.exists(path):  # which takes any name
-        raise DataError(f"no such file: {path}")
+        raise MissingDataError(f"no such file: {path}")
+    if suffix not in FILE_SUFFIXES and path.is_dir():
+        return _read_hub(str(path), split, subset, wanted)
     if suffix not in FILE_SUFFIXES:
         raise DataError(f"{path}: must be a file that ends in {', '.join(FILE_SUFFIXES)}")
-    return _read_parquet(path, wanted) if suffix == ".parquet" else _read_json_lines(path)
+    return _read_parquet(path, wanted) if suffix == ".parquet" else _read_json(path)
 
 
 def _read_parquet(path: Path, wanted: set[str]) -> Table:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    def rows() -> Iterator[dict[str, Any]]:  # few at a time: a column that is refused may be large
+        with _parquet(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for batch in file.iter_batches(1024, columns=among(wanted, columns)):
+                yield from batch.to_pylist()
+
+    with _parquet(path):
+        columns = list(pq.read_schema(path).names)
+    if twice := sorted({name for name in columns if columns.count(name) > 1}):
+        raise DataError(f"{path}: there are two columns named {twice[0]!r}")
+    return Table(str(path), columns, _number_rows(str(path), rows()))
+
+
+def among(wanted: Collection[str], columns: Iterable[str]) -> list[str]:
+    """Return the `columns` that are wanted; all if `*` is."""
+    return [column for column in columns if column in wanted or "*" in wanted]
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator[None]:
+    import pyarrow as pa
+
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            columns = list(file.schema_arrow.names)
-            if twice := sorted({name for name in columns if columns.count(name) > 1}):
-                raise DataError(f"{path}: there are two columns named {twice[0]!r}")
-            kept = [name for name in columns if name in wanted]
-            rows = file.read(columns=kept).to_pylist()
+        yield
     except (OSError, ValueError, pa.ArrowException) as error:
         raise DataError(f"{path}: cannot be read as parquet: {one_line(error)}") from error
-    return Table(str(path), columns, _number_rows(str(path), rows))
 
 
-def _read_json_lines(path: Path) -> Table:
+def _read_json(path: Path) -> Table:
     try:
-        with path.open("rb") as file:  # bytes: a wrong encoding is an error of its line
-            lines = [(i, line) for i, line in enumerate(file, 1) if line.strip()]
+        content = path.read_bytes()  # a wrong encoding is an error of its line
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
-    rows = [_read_line(f"{path}, line {i}", line) for i, line in lines]
+    if content.removeprefix(codecs.BOM_UTF8)[:99].lstrip().startswith(b"["):
+        parsed = _parsed(f"{path}, which begins with [, is no array of rows", content)
+        placed = ((f"{path}, row {i} (from 0)", cells) for i, cells in enumerate(parsed))
+    else:
+        lines = ((f"{path}, line {i}", line) for i, line in enumerate(content.split(b"\n"), 1))
+        placed = ((place, _parsed(place, line)) for place, line in lines if line.strip())
+    rows = [_json_row(place, cells) for place, cells in placed]
     columns = dict.fromkeys(column for row in rows for column in row.cells)
     return Table(str(path), list(columns), rows)
 
 
-def _read_line(place: str, line: bytes) -> Row:
+def _parsed(place: str, text: bytes) -> Any:
     try:
-        cells = json.loads(line)
-        half = half_of_a_pair(json.dumps(cells, ensure_ascii=False)) if b"\\u" in line else ""
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{place}: broken JSON: {one_line(error)}") from error
+
+
+def _json_row(place: str, cells: Any) -> Row:
+    if isinstance(cells, list) and len(cells) == 2:  # the turns of Open-Reasoner-Zero
+        cells = {"0": cells[0], "1": cells[1]}
     if not isinstance(cells, dict):
         raise DataError(f"{place}: must be a JSON object, got {type(cells).__name__}")
-    if half:
+    if half := half_of_a_pair(json.dumps(cells, ensure_ascii=False)):
         raise DataError(f"{place}: {half} is half of a surrogate pair, which is not a character")
     return Row(place, cells)
 
@@ -136,19 +152,25 @@ def _read_hub(name: str, split: str, subset: str | None, wanted: set[str]) -> Ta
     try:
         import datasets
     except ImportError as error:
-        raise DataError(
-            f"{name!r} is not a local file, and a data set on the hub is read with the library "
-            'datasets: pip install "rollwise[hub]"'
+        raise MissingDataError(
+            f"{name!r} is not a file, and a data set on the hub or in a folder is read with the "
+            'library datasets: pip install "rollwise[hub]"'
         ) from error
+    chosen: dict[str, Any] = {"name": subset} if subset else {}
     try:
-        dataset = datasets.load_dataset(name, **({"name": subset} if subset else {}), split=split)
+        with tempfile.TemporaryDirectory() as new:
+            if os.path.isdir(name):  # whose copy in the usual cache may be another folder's
+                chosen |= {"cache_dir": new, "keep_in_memory": True}
+            dataset = datasets.load_dataset(name, **chosen, split=split)
     except Exception as error:  # the library's errors (network, cache, splits) share no type
-        raise DataError(
-            f"the data set {name!r} (split {split!r}) could not be loaded from the hub: "
-            f"{one_line(error)}; a local parquet or JSON Lines file can be given instead"
+        if not subset and "'main'" in str(error):  # of GSM8K's two, the one that is meant
+            return _read_hub(name, split, "main", wanted)
+        raise MissingDataError(
+            f"the data set {name!r} (split {split!r}) could not be loaded: {one_line(error)}; "
+            "a local parquet or JSON Lines file can be given instead"
         ) from error
     columns = list(dataset.column_names)
-    rows = dataset.select_columns([column for column in columns if column in wanted])
+    rows = dataset.select_columns(among(wanted, columns))
     return Table(name, columns, _number_rows(name, rows))
 
 

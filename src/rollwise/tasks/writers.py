@@ -4,8 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rollwise.errors import DataError
 from rollwise.files import written_whole
 from rollwise.tasks.problem import Problem
+
+OWN = ("data_source", "prompt", "reward_model", "key")
+"""Columns that are not written as they were read."""
 
 
 def write_problems(
@@ -15,19 +19,13 @@ def write_problems(
     columns: Mapping[str, Sequence[Any]] | None = None,
     notes: Mapping[str, str] | None = None,
 ) -> None:
-    """Write problems in verl's schema, with columns `key`, `level`, `subject` and `solution`.
+    """Write problems, whole or not at all, in verl's schema for `read_problems` to read back.
 
-    `read_problems` reads the same problems back.
-
-    Args:
-        path: The file; it is written whole or not at all.
-        problems: Each has a key of its own.
-        ability: What verl's column of that name says.
-        columns: Further columns, with a value for each problem.
-        notes: Further metadata of the file.
-
-    Raises:
-        RunError: It could not be written.
+    Each has a key of its own. There are columns `key`, `level`, `subject` and `solution` besides,
+    those that were read with the problems, and the further `columns` given, with a value for each
+    problem. `ability` is what verl's column of that name says; `notes` are metadata of the file. A
+    `RunError` says that it could not be written, a `DataError` that a column's values are of
+    different kinds.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -49,6 +47,12 @@ def write_problems(
         "subject": pa.array([p.subject for p in problems], text),
         "solution": pa.array([p.solution for p in problems], text),
     }
+    read = dict.fromkeys(name for problem in problems for name in problem.columns)
+    for name in [name for name in read if name not in OWN]:
+        try:
+            arrays[name] = pa.array([problem.columns.get(name) for problem in problems])
+        except pa.ArrowException as error:
+            raise DataError(f"the column `{name}` fits no type of parquet: {error}") from error
     table = pa.table(arrays | {name: list(own) for name, own in (columns or {}).items()})
     table = table.replace_schema_metadata(dict(notes or {}))
     with written_whole(path) as partial:

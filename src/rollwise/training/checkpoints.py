@@ -16,7 +16,7 @@ from rollwise.errors import RunError
 from rollwise.files import damaged_files, list_checkpoints, write_checksums, written_whole
 from rollwise.prompts import PromptSampler
 from rollwise.records.states import load_sampler, save_sampler
-from rollwise.training.backend import StepLearner
+from rollwise.training.build import StepLearner
 
 
 def save_checkpoint(

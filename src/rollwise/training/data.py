@@ -2,13 +2,18 @@
 
 import logging
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rollwise.config import BUILT_IN_NAMES, TrainConfig
+from rollwise.config.step import wanted_columns
 from rollwise.errors import ConfigError, DataError
-from rollwise.models.building import Parts
-from rollwise.tasks import Problem, make_built_in, read_source
+from rollwise.records.fingerprints import of_problems, of_settings
+from rollwise.tasks import Problem, check_references, make_built_in, read_source
 from rollwise.tasks.problem import problem_key
 from rollwise.tasks.running_sums import HELDOUT_SEED
+
+if TYPE_CHECKING:  # which loads transformers
+    from rollwise.training.build import Built
 
 log = logging.getLogger(__name__)
 
@@ -28,14 +33,26 @@ class RunData:
     prompts: dict[str, list[int]]
 
 
-def load_data(parts: Parts[TrainConfig], read: tuple[list[Problem], list[Problem]]) -> RunData:
+def load_data(built: "Built[TrainConfig]", read: tuple[list[Problem], list[Problem]]) -> RunData:
     """Encode the problems of a run, those that `read_both` returned; log what is left out."""
-    train, heldout = (parts.encode(problems) for problems in read)
+    train, heldout = (built.encode(problems) for problems in read)
     for role, encoded in (("training", train), ("held-out", heldout)):
         if encoded.too_long:
             log.warning("%d %s prompts are over %d tokens", encoded.too_long, role, encoded.limit)
-    check_batch(parts.config, len(train.problems))
+    check_batch(built.config, len(train.problems))
     return RunData(train.problems, heldout.problems, train.token_ids | heldout.token_ids)
+
+
+def fingerprints(
+    config: TrainConfig, read: tuple[list[Problem], list[Problem]]
+) -> dict[str, dict[str, str]]:
+    """Return fingerprints of what a run reads again when it resumes; `read` is of `read_both`."""
+    train, heldout = map(of_problems, read)
+    return {
+        f"the training problems in {config.data.train}": train,
+        f"the held-out problems in {config.data.heldout or config.data.train}": heldout,
+        **of_settings(config, weights=config.model.lora_rank > 0),  # else the checkpoint's
+    }
 
 
 def check_batch(config: TrainConfig, problems: int) -> None:
@@ -77,10 +94,11 @@ def _read(config: TrainConfig, source: str, split: str) -> list[Problem]:
     """Read the problems of a source; those of the built-in task are the held-out ones."""
     if source in BUILT_IN_NAMES:
         return make_built_in(config.data, config.evaluation.problems, HELDOUT_SEED)
-    found = read_source(source, config.data, split, config.belief.features or ())
+    found = read_source(source, config.data, split, wanted_columns(config))
     log.info("%s: %s", source, found.describe())
     if not found.problems:
         raise DataError(f"{source} holds no problem that can be used: {found.describe()}")
+    check_references(found.problems, config.grading.make(), source)
     return found.problems
 
 

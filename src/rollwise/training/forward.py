@@ -1,10 +1,10 @@
 """The learner's forward pass: responses to log-probabilities, a few tokens' logits at a time."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -12,7 +12,17 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from rollwise.engines.attention import ATTENTION, sharing_weights
-from rollwise.step.episodes import Example
+from rollwise.engines.probe import (
+    close,
+    describe_fault,
+    in_float32,
+    plain_logprobs,
+    refusal,
+    refuse_sparse,
+    trial,
+    trial_tokens,
+)
+from rollwise.step.response import Example, Response
 from rollwise.training.micro_batches import Batch, pad
 from rollwise.training.packing import can_pack, pack
 
@@ -34,6 +44,9 @@ class Forward:
         temperature: Log-probabilities are computed at this temperature.
         packed: Run responses without padding, where the model allows it.
 
+    Raises:
+        ModelError: The model fails, or a micro-batch has other probabilities than its rows alone.
+
     Attributes:
         model: The model that runs; shares the weights of the given one.
         packed: Whether responses are run without padding.
@@ -43,9 +56,14 @@ class Forward:
     def __init__(self, model: PreTrainedModel, temperature: float, packed: bool) -> None:
         self.temperature, self.packed = temperature, packed and can_pack(model)
         self.model = sharing_weights(model, ATTENTION if self.packed else None)
-        self._head = self.model.get_output_embeddings()
-        self._chunk = max(1, CHUNK_LOGITS // int(self._head.weight.shape[0]))
-        self.by_chunks = self._head_is_all()
+        refuse_sparse(model)
+        with trial(model, "learned from"):
+            self._head = self.model.get_output_embeddings()
+            self._chunk = max(1, CHUNK_LOGITS // int(self._head.weight.shape[0]))
+            with torch.no_grad(), in_float32():
+                self.by_chunks = self._head_is_all()
+                self._check(sharing_weights(model))
+            self._try_gradient()
 
     def __call__(self, examples: Sequence[Example], with_entropy: bool) -> tuple[Tensor, Tensor]:
         """Run a micro-batch.
@@ -54,14 +72,17 @@ class Forward:
             log π of every token that the model drew, one response after another, shape (D,), and
             the entropy, shape (D,), which is 0 if it is not wanted.
         """
+        with self._precision():
+            return self._run(examples, with_entropy)
+
+    def _run(self, examples: Sequence[Example], with_entropy: bool) -> tuple[Tensor, Tensor]:
         batch = self._batch(examples)
         wanted = batch.tokens, self.temperature, with_entropy
-        with self._precision():
-            if self.by_chunks:
-                states = self._states(batch).flatten(0, 1)[batch.before]
-                return token_logprobs(self._head, states, *wanted, self._chunk)
-            logits = self.model(**batch.inputs, use_cache=False).logits
-            return of_logits(logits.flatten(0, 1)[batch.before], *wanted)
+        if self.by_chunks:
+            states = self._states(batch.inputs).flatten(0, 1)[batch.before]
+            return token_logprobs(self._head, states, *wanted, self._chunk)
+        logits = self.model(**batch.inputs, use_cache=False).logits
+        return of_logits(logits.flatten(0, 1)[batch.before], *wanted)
 
     def _batch(self, examples: Sequence[Example]) -> Batch:
         return (pack if self.packed else pad)(examples, self.model.device)
@@ -70,27 +91,66 @@ class Forward:
         kind = self.model.device.type
         return torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda")
 
-    def _states(self, batch: Batch) -> Tensor:
-        output: Any = self.model.get_decoder()(**batch.inputs, use_cache=False)
+    def _states(self, inputs: Mapping[str, Any]) -> Tensor:
+        output: Any = self.model.get_decoder()(**inputs, use_cache=False)
         states: Tensor = output.last_hidden_state
         return states
 
-    @torch.no_grad()
     def _head_is_all(self) -> bool:
-        """Test on two tokens whether the last linear layer makes the model's own logits."""
-        batch = self._batch([Example([1], [2], np.zeros(1, np.float32), 0.0)])
-        with self._precision():
-            found = self._head(self._states(batch))
-            wanted = self.model(**batch.inputs, use_cache=False).logits
-        same = found.shape == wanted.shape
-        if same and torch.allclose(found, wanted, rtol=1e-3, atol=1e-3, equal_nan=True):
+        """Return whether the last linear layer makes the model's own logits.
+
+        It does if it is given the last hidden states, and if what it makes is left as it is, which
+        is tried with numbers far beyond any cap.
+        """
+        given: list[Tensor] = []
+
+        def replaced(module: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+            given.append(inputs[0])
+            return torch.linspace(-1e4, 1e4, output.numel()).view_as(output).to(output)
+
+        inputs = self._batch(_trial(self.model)[:1]).inputs
+        hook = self._head.register_forward_hook(replaced)
+        try:
+            states = self._states(inputs)
+            logits = self.model(**inputs, use_cache=False).logits
+            made = self._head(states)
+        except (AttributeError, TypeError):  # what `get_decoder` returns is no model
+            given.clear()
+        finally:
+            hook.remove()
+        if len(given) == 2 and close(given[0], states) and torch.equal(made, logits):
             return True
         log.warning(
-            "%s computes more after its last linear layer: all logits of a micro-batch are held at "
-            "once; lower `learner.micro_batch_tokens` if memory is short",
+            "%s computes more before or after its last linear layer: all logits of a micro-batch "
+            "are held at once; lower `learner.micro_batch_tokens` if memory is short",
             type(self.model).__name__,
         )
         return False
+
+    def _check(self, model: PreTrainedModel) -> None:
+        """Raise a ModelError if a micro-batch has other probabilities than one sequence."""
+        examples, at = _trial(model), self.temperature
+        found, _ = self._run(examples, with_entropy=False)
+        wanted = [plain_logprobs(model, e.prompt, e.response.tokens, at) for e in examples]
+        if not close(found, torch.cat(wanted)):
+            raise refusal(model, "learned from", describe_fault(model))
+
+    def _try_gradient(self) -> None:
+        """Compute the gradient of one tensor, as a micro-batch does."""
+        trained = [weights for weights in self.model.parameters() if weights.requires_grad]
+        if trained:
+            with torch.enable_grad():
+                logprobs, _ = self(_trial(self.model), with_entropy=False)
+                torch.autograd.grad(logprobs.sum(), trained[0], allow_unused=True)
+
+
+def _trial(model: PreTrainedModel) -> list[Example]:
+    """Return two short examples of different lengths."""
+    tokens = trial_tokens(model, 6)
+    return [
+        Example(tokens[:3], Response(tokens[3:]), 0.0),
+        Example(tokens[4:5], Response(tokens[1:3]), 0.0),
+    ]
 
 
 def token_logprobs(
@@ -146,3 +206,19 @@ def of_logits(
     distribution = logits.log_softmax(dim=1)
     entropy = -(distribution.exp() * distribution).sum(dim=1)
     return distribution.gather(1, tokens[:, None]).squeeze(1), entropy
+
+
+@contextmanager
+def recomputing(model: PreTrainedModel) -> Iterator[None]:
+    """Let `transformers` recompute activations where gradient checkpointing is enabled.
+
+    It does so only in modules in training mode; those inside them, with the dropout, are not.
+    """
+    modules = [m for m in model.modules() if getattr(m, "gradient_checkpointing", False)]
+    try:
+        for module in modules:
+            module.training = True
+        yield
+    finally:
+        for module in modules:
+            module.training = False

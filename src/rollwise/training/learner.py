@@ -4,7 +4,6 @@ import os
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -17,9 +16,10 @@ from transformers import PreTrainedModel
 from rollwise.config import LearnerSettings
 from rollwise.config.learning import MICRO_BATCH_TOKENS
 from rollwise.errors import EngineError, PolicyError
+from rollwise.machine import usable_cores
 from rollwise.models.loading import merged_weights
-from rollwise.step.episodes import Example
-from rollwise.training.forward import Forward
+from rollwise.step.response import Example
+from rollwise.training.forward import Forward, recomputing
 from rollwise.training.loss import diverged_responses, importance_weights, policy_loss
 from rollwise.training.micro_batches import micro_batches
 
@@ -31,6 +31,12 @@ Old = Sequence[Tensor | None]
 
 CPU_MICRO_BATCH_TOKENS = 1_024
 """Default for a CPU: what its caches hold."""
+
+PROBED = 8
+"""Responses by which a step measures how far it moved the policy."""
+
+ROUNDING = 1e-4
+"""Relative difference that two ways to compute one probability may leave between them."""
 
 
 class Learner:
@@ -89,14 +95,19 @@ class Learner:
             Averages over tokens: `loss`, `clip_fraction`, `sampler_gap` (between the learner's
             log-probabilities before the updates and the engine's; with `old_logprobs` = "engine"
             over the first update's tokens), `importance_weight`, and `importance_truncated`, the
-            share of weights that the cap lowered. Over updates: `grad_norm`, and numbers of
-            `skipped_updates` and `diverged_responses`.
+            share of weights that the cap lowered. Over a few responses: `policy_change`, how far
+            the step moved the log-probability of a token, in nats. Over updates: `grad_norm`, and
+            numbers of `skipped_updates` and `diverged_responses`.
         """
         known = self.model.get_input_embeddings().num_embeddings
-        if (highest := max((max(e.response, default=0) for e in examples), default=0)) >= known:
+        if (
+            highest := max((max(e.response.tokens, default=0) for e in examples), default=0)
+        ) >= known:
             raise EngineError(f"a response has token id {highest}; the model's end at {known - 1}")
         count = min(self.settings.mini_batches, max(1, len(examples)))
         parts = np.array_split(np.arange(len(examples)), count)
+        taught = [e for e in examples if e.advantage and e.response.drawn][:PROBED]
+        before = self._probed(taught)
         old = self._old_logprobs(examples) if len(parts) > 1 else [None] * len(examples)
         totals: Totals = defaultdict(float)
         grad_norms: list[float] = []
@@ -111,6 +122,8 @@ class Learner:
         if self.updates > updates_before:
             self._learnt_from = examples[0]
         found = _metrics(totals, grad_norms)
+        if taught:
+            found["policy_change"] = float((self._probed(taught) - before).abs().mean())
         found["sampler_gap"] = at_first["gap"] / max(1, at_first["tokens_run"])
         if self.settings.max_divergence:
             found["diverged_responses"] = int(totals["left_out"])
@@ -149,7 +162,7 @@ class Learner:
 
     def _update(self, examples: Sequence[Example], old: Old, totals: Totals) -> list[float]:
         """Update the weights by a mini-batch; returns the norm of its gradient, if it has one."""
-        tokens = sum(example.drawn for example in examples)
+        tokens = sum(example.response.drawn for example in examples)
         totals["tokens"] += tokens
         batches = self._micro_batches(examples)
         if not batches:
@@ -161,7 +174,7 @@ class Learner:
             loss, own = self._loss(*of_batch, mean_length=tokens / len(examples))
             return loss / tokens, own
 
-        with _recomputing(self._run.model):
+        with recomputing(self._run.model):
             for own in self._gather_gradients(loss_of, batches):
                 for name, value in own.items():
                     totals[name] += value
@@ -204,11 +217,11 @@ class Learner:
 
         `mean_length` is the mean number of tokens of the update's responses.
         """
-        settings, lengths = self.settings, [example.drawn for example in examples]
+        settings, lengths = self.settings, [example.response.drawn for example in examples]
         logprobs, entropy = self._forward(examples)
         known = [row for row in old if row is not None]
         before = torch.cat(known) if known else logprobs.detach()
-        sampler = logprobs.new_tensor(np.concatenate([e.drawn_logprobs for e in examples]))
+        sampler = logprobs.new_tensor(np.concatenate([e.response.drawn_logprobs for e in examples]))
         sampler = torch.where(sampler.isnan(), before, sampler)  # unknown to the engine
         advantages = logprobs.new_tensor(np.repeat([e.advantage for e in examples], lengths))
         bounds = {n: getattr(settings, n) for n in ("clip_low", "clip_high", "dual_clip")}
@@ -232,7 +245,7 @@ class Learner:
             "clipped": clipped.sum().item(),
             "gap": (reference - sampler).abs().sum().item(),
             "weight": weights.sum().item(),
-            "truncated": int((cap > 0) * ((before - sampler).exp() > cap).sum()),
+            "truncated": int((cap > 0) * ((before - sampler).exp() > cap * (1 + ROUNDING)).sum()),
             "tokens_run": len(loss),
             "left_out": left_out,
         }
@@ -251,6 +264,12 @@ class Learner:
         return float(norm)
 
     @torch.no_grad()
+    def _probed(self, examples: Sequence[Example]) -> Tensor:
+        """Return log π of the tokens of a micro-batch, (D,)."""
+        first = next(iter(self._micro_batches(examples)), [])
+        return self._forward([examples[i] for i in first])[0] if first else torch.empty(0)
+
+    @torch.no_grad()
     def _refuse_if_not_finite(self) -> None:
         """Check one response of the last update: a broken policy is broken for all of them."""
         if self._learnt_from is None:
@@ -261,18 +280,21 @@ class Learner:
 
     def _old_logprobs(self, examples: Sequence[Example]) -> Old:
         if self.settings.old_logprobs == "engine":
-            if any(np.isnan(example.drawn_logprobs).any() for example in examples):
+            if any(np.isnan(example.response.drawn_logprobs).any() for example in examples):
                 why = "`learner.old_logprobs` = 'engine' needs its log-probabilities"
                 raise EngineError(f"{why}, and the engine reported none; set it to 'learner'")
             to_device = {"dtype": torch.float32, "device": self.model.device}
-            return [torch.as_tensor(example.drawn_logprobs, **to_device) for example in examples]
+            return [
+                torch.as_tensor(example.response.drawn_logprobs, **to_device)
+                for example in examples
+            ]
         old: list[Tensor | None] = [None] * len(examples)
         batches = self._micro_batches(examples)
 
         @torch.no_grad()
         def rows_of(batch: list[int]) -> Sequence[Tensor]:
             members = [examples[i] for i in batch]
-            lengths = [member.drawn for member in members]
+            lengths = [member.response.drawn for member in members]
             return torch.split(self._forward(members)[0], lengths)
 
         apply = map if self._threads is None else self._threads.map
@@ -284,7 +306,9 @@ class Learner:
     def _micro_batches(self, examples: Sequence[Example]) -> list[list[int]]:
         """Split into batches; responses that add nothing to the gradient are left out."""
         with_entropy = self.settings.entropy_coefficient != 0
-        rows = [i for i, e in enumerate(examples) if e.drawn and (e.advantage or with_entropy)]
+        rows = [
+            i for i, e in enumerate(examples) if e.response.drawn and (e.advantage or with_entropy)
+        ]
         return list(micro_batches(examples, rows, self._micro_batch_tokens, self._run.packed))
 
     def _forward(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
@@ -299,25 +323,9 @@ def _core_share(device: torch.device) -> int:
     """
     if device.type != "cpu":
         return 1
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    most = int(os.environ.get("OMP_NUM_THREADS", "").split(",")[0] or usable or 1)
-    return max(1, min(usable or 1, most) // torch.get_num_threads())
-
-
-@contextmanager
-def _recomputing(model: PreTrainedModel) -> Iterator[None]:
-    """Let `transformers` recompute activations where gradient checkpointing is enabled.
-
-    It does so only in modules in training mode; those inside them, with the dropout, are not.
-    """
-    modules = [m for m in model.modules() if getattr(m, "gradient_checkpointing", False)]
-    try:
-        for module in modules:
-            module.training = True
-        yield
-    finally:
-        for module in modules:
-            module.training = False
+    usable = usable_cores()
+    most = int(os.environ.get("OMP_NUM_THREADS", "").split(",")[0] or usable)
+    return max(1, min(usable, most) // torch.get_num_threads())
 
 
 def _metrics(totals: Mapping[str, float], grad_norms: Sequence[float]) -> dict[str, float]:

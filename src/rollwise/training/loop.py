@@ -1,6 +1,8 @@
 """The training loop: draw a step, learn from it, evaluate, log, save."""
 
 import copy
+import itertools
+import logging
 import os
 import time
 from contextlib import suppress
@@ -12,12 +14,15 @@ from rollwise.files import list_checkpoints
 from rollwise.grading.program_usage import used_by
 from rollwise.records import Row
 from rollwise.sampling import FixedCount, RolloutSession, Rounds
+from rollwise.sampling.score import acc_of
 from rollwise.signals import Dropped
 from rollwise.statistics import evaluation
 from rollwise.statistics.curves import add_spent
 from rollwise.step import Step, take_step
 from rollwise.training.checkpoints import prune_checkpoints, save_checkpoint
-from rollwise.training.state import Run
+from rollwise.training.run import Run
+
+log = logging.getLogger(__name__)
 
 
 class Observer(Protocol):
@@ -27,8 +32,8 @@ class Observer(Protocol):
     def stop_requested(self) -> bool:
         """Whether the run should stop after the current step."""
 
-    def on_step(self, metrics: Row) -> None:
-        """Receive the metrics of a finished step."""
+    def on_step(self, metrics: Row) -> bool | None:
+        """Receive the metrics of a finished step; returns whether the run ends with it."""
 
 
 def train(run: Run, observer: Observer) -> bool:
@@ -47,15 +52,14 @@ def train(run: Run, observer: Observer) -> bool:
         last = run.folder.read_metrics()[-1]
         began -= last["elapsed"]
         if "heldout" not in last and _evaluation_due(run, run.spent["tokens"] - last["tokens"]):
-            line = _evaluated(run, last) | {"elapsed": time.perf_counter() - began}
-            run.folder.replace_last(line)
-            _show(run, observer, line)
+            _evaluate_last(run, observer, began)
     else:
-        before = {"step": 0, "heldout": evaluate(run)}
-        before["grader_failures"] = run.grader.failures
-        line = before | {"elapsed": time.perf_counter() - began}
+        heldout = evaluate(run)
+        line = {"step": 0, "heldout": heldout, "grader_failures": run.grader.failures}
+        line["elapsed"] = time.perf_counter() - began
         run.folder.log(line)
         _show(run, observer, line)
+        run.sampler.start_at(next(iter(heldout.values()))["value"])
     for number in range(run.step + 1, config.steps + 1):
         if observer.stop_requested or run.ended:
             break
@@ -70,6 +74,8 @@ def train(run: Run, observer: Observer) -> bool:
         saved = _end_step(run, observer, metrics, began)
     if not saved:
         save(run)
+    if run.stopped and "heldout" not in run.folder.read_metrics()[-1]:
+        _evaluate_last(run, observer, began)
     return run.ended and "heldout" in run.folder.read_metrics()[-1]
 
 
@@ -94,10 +100,16 @@ def evaluate(run: Run) -> dict[str, dict[str, float]]:
 
 def draw(run: Run, number: int) -> Step:
     """Draw and grade a step, and record its responses; a RunError if all of it failed."""
-    failed_before = run.grader.failures
+    failed_before, unanswered_before = run.grader.failures, _unanswered(run)
     step = take_step(run.recipe, run.sampler, run.roll_out, number)
-    step.metrics.update(step=number, grader_failures=run.grader.failures - failed_before)
+    step.metrics.update(
+        step=number,
+        grader_failures=run.grader.failures - failed_before,
+        unanswered=_unanswered(run) - unanswered_before,
+    )
     _keep_samples(run, step)
+    if run.step == 0 and run.recipe.resolved_objective.uses_priors:
+        _say_if_not_binary(step, run.config.grading.positive_threshold)
     failed = {
         "the grader failed on": step.metrics["grader_failures"],
         "the environment failed in": step.metrics.get("ends", {}).get("failed", 0),
@@ -111,11 +123,28 @@ def draw(run: Run, number: int) -> Step:
     return step
 
 
+def _say_if_not_binary(step: Step, threshold: float) -> None:
+    graded = itertools.chain.from_iterable(group.pool.scores for group in step.groups)
+    if odd := next((score for score in graded if acc_of(score) not in (0, 1)), None):
+        log.warning(
+            "a response got %g, which a belief takes as %s (`grading.positive_threshold` is %g); "
+            'for rewards of many values set `method = "grpo"`, or return `acc` beside them',
+            odd,
+            "correct" if acc_of(odd) > threshold else "incorrect",
+            threshold,
+        )
+
+
+def _unanswered(run: Run) -> int:
+    """Count the responses in which a grader that looks for an answer found none."""
+    return getattr(run.grader, "unanswered", 0)
+
+
 def learn(run: Run, step: Step) -> Row:
     """Learn from a step, and load the new weights; returns the metrics of the whole step."""
     began, metrics = time.perf_counter(), step.metrics
     run.engine.sleep()
-    learned = run.learner.learn(step.examples(run.prompts))
+    learned = run.learner.learn(step.examples(run.prompts, [run.config.seed, metrics["step"]]))
     run.engine.load_weights(run.learner.weights())
     seconds = metrics["seconds"] | {"learning": time.perf_counter() - began}
     return {"step": metrics["step"], **metrics, **learned, "seconds": seconds}
@@ -136,7 +165,7 @@ def _keep_samples(run: Run, step: Step) -> None:
         run.folder.keep_visit(number, row, run.questions[row["key"]])
     for group in step.groups[: run.config.records.prompts_per_step]:
         key = group.pool.key
-        run.folder.keep_samples(group.records(number, run.questions[key], run.answers[key]))
+        run.folder.samples.keep(group.records(number, run.questions[key], run.answers[key]))
 
 
 def _processor_seconds() -> float:
@@ -163,6 +192,14 @@ def _end_step(run: Run, observer: Observer, metrics: Row, began: float) -> bool:
     return saved
 
 
+def _evaluate_last(run: Run, observer: Observer, began: float) -> None:
+    """Evaluate the newest step, which is recorded without it."""
+    line = _evaluated(run, run.folder.read_metrics()[-1])
+    line = line | {"elapsed": time.perf_counter() - began}
+    run.folder.replace_last(line)
+    _show(run, observer, line)
+
+
 def _evaluated(run: Run, metrics: Row) -> Row:
     """Add the held-out figures to the metrics of the newest step."""
     failed_before, since = run.grader.failures, time.perf_counter()
@@ -173,7 +210,7 @@ def _evaluated(run: Run, metrics: Row) -> Row:
 
 
 def _evaluation_due(run: Run, tokens_before: float) -> bool:
-    """Say whether to evaluate the newest step, before which `tokens_before` had been spent."""
+    """Return whether to evaluate the newest step, before which `tokens_before` had been spent."""
     settings, every = run.config.evaluation, run.config.evaluation.every_tokens
     return (
         run.ended
@@ -188,4 +225,4 @@ def _due(step: int, every: int) -> bool:
 
 def _show(run: Run, observer: Observer, metrics: Row) -> None:
     run.trackers.log(metrics)
-    observer.on_step(metrics)
+    run.stopped |= bool(observer.on_step(metrics))

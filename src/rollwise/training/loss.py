@@ -70,7 +70,7 @@ def importance_weights(old_logprobs: Tensor, sampler_logprobs: Tensor, cap: floa
 def diverged_responses(
     sampler_logprobs: Tensor, logprobs: Tensor, lengths: Sequence[int], limit: float
 ) -> Tensor:
-    """Say on which of R responses engine and learner disagree too much to learn from them.
+    """Return on which of R responses engine and learner disagree too much to learn from them.
 
     The Bernoulli divergence of a token, p·log(p/q) + (1 − p)·log((1 − p)/(1 − q)), with p its
     probability under the engine and q that under the learner, both within [1e-6, 1 − 1e-6], is

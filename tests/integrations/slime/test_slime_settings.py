@@ -11,16 +11,12 @@ from rollwise.integrations.slime import post_process_rewards
 from rollwise.integrations.slime.settings import read_settings
 
 
-def test_without_a_file_single_responses_are_compared_with_a_belief():
+def test_without_a_file_responses_are_compared_with_a_belief_or_in_grpo_s_groups():
     config = read_settings(arguments())
     assert (config.prompts.type, config.prompts.batch_size) == ("posterior", 8)
     assert (config.exit.samples, config.group.size, config.group.strategy) == (1, 1, "all")
-    assert config.advantage.baseline == "belief"
-    assert config.step.normalize_gradients
+    assert config.advantage.baseline == "belief" and config.step.normalize_gradients
     assert (config.seed, config.learner.average) == (42, "responses")
-
-
-def test_without_a_file_groups_are_those_of_grpo():
     config = read_settings(arguments(n_samples_per_prompt=4, calculate_per_token_loss=True))
     assert (config.prompts.type, config.advantage.objective) == ("uniform", "grpo")
     assert (config.exit.samples, config.group.size, config.learner.average) == (4, 4, "tokens")

@@ -14,7 +14,7 @@ from slime_driver import Manager, Sample, answer, arguments, roll_out, with_sett
 from rollwise.config.step import make_sampler, step_recipe
 from rollwise.errors import ConfigError, RunError
 from rollwise.integrations.slime.settings import read_settings
-from rollwise.step import RolloutCost, take_step
+from rollwise.step import Response, RolloutCost, take_step
 
 GROUPS = {"n_samples_per_prompt": 4}
 OVER = {"over_sampling_batch_size": 16}
@@ -23,10 +23,6 @@ PARTIAL = OVER | {"partial_rollout": True}
 HALF = 0.5 / (0.5**0.5 + 1e-4)
 """GRPO's advantage of the correct one of two responses: its distance to the mean, over the standard
 deviation."""
-
-
-def prompts(rows):
-    return [int(row["prompt"].split()[1]) for row in rows]
 
 
 def expected(source):
@@ -52,22 +48,21 @@ def test_advantages_and_what_the_sampler_learns_are_those_of_a_step_of_ours(n, t
     recipe, sampler = step_recipe(config), make_sampler(config, range(64), {})
     for number in range(3):
         rows = manager.generate(number)
-        index = iter(row["index"] for row in rows)
+        asked, indices, advantages = zip(*rows, strict=True)
+        index = iter(indices)
 
         def roll_out_again(session, index=index):
             for draw in session.next_draws():
                 sample = Sample(index=next(index), prompt=f"prompt {draw.key}")
                 asyncio.run(answer(sample, SimpleNamespace(aborted=False)))
-                tokens = sample.tokens[3:]
                 logprobs = np.array(sample.rollout_log_probs, np.float32)
-                response = SimpleNamespace(tokens=tokens, logprobs=logprobs, truncated=False)
-                session.record(draw, sample.reward, response)
+                session.record(draw, sample.reward, Response(sample.tokens[3:], logprobs))
             return RolloutCost()
 
         step = take_step(recipe, sampler, roll_out_again, number + 1)
-        assert prompts(rows[::n]) == [group.pool.key for group in step.groups]
+        assert list(asked[::n]) == [f"prompt {group.pool.key}" for group in step.groups]
         wanted = np.concatenate([group.advantages for group in step.groups])
-        assert [row["reward"] for row in rows] == pytest.approx(wanted, rel=1e-9)
+        assert advantages == pytest.approx(wanted, rel=1e-9)
         assert np.array_equal(expected(manager.data_source), sampler.expected_pass_rates(range(64)))
     assert manager.data_source.metrics["draws"] == 8 * n
 
@@ -103,9 +98,18 @@ def test_what_was_broken_off_comes_first_and_is_not_asked_for_meanwhile(tmp_path
 
 def test_broken_off_responses_are_continued_and_each_prompt_is_learned_from_once():
     manager = Manager(arguments(**PARTIAL))
-    drawn = [row["index"] for rollout in manager.train(6) for row in rollout]
+    drawn = [index for rollout in manager.train(6) for _, index, _ in rollout]
     assert len(set(drawn)) == len(drawn) == 48
     assert sorted(drawn)[-1] < 80  # without the buffer, 96 would have been begun
+
+
+def test_acc_of_a_reward_that_is_a_dictionary_teaches_the_sampler():
+    source = Manager(arguments(n_samples_per_prompt=3, reward_key="total")).data_source
+    [group] = source.get_samples(1)
+    finished(group, [{"total": t, "acc": a} for t, a in ((0.2, True), (0.9, False), (0.1, False))])
+    raw, _ = source.learn(group)
+    assert raw == [0.2, 0.9, 0.1]
+    assert source.metrics["rewards"]["acc"] == pytest.approx(1 / 3)
 
 
 def test_failed_responses_leave_the_loss_and_teach_the_sampler_nothing():
@@ -190,20 +194,12 @@ def test_samples_that_cannot_be_placed_are_refused():
         source.learn([sample])
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda folder: folder.rename(folder.with_name("gone")), "cannot resume from .*rollwise_0"),
-        (lambda folder: (folder / "state.json").write_text("{}"), "state.json are damaged"),
-        (lambda folder: (folder / "checksums.txt").unlink(), "for 64 prompts, this one has 65"),
-    ],
-)
-def test_a_state_that_is_missing_damaged_or_of_other_prompts_is_refused(damage, message, tmp_path):
+def test_a_state_that_is_missing_or_of_other_prompts_is_refused(tmp_path):
     Manager(arguments(save=str(tmp_path))).train(1, 0, 0)
-    damage(tmp_path / "rollout/rollwise_0")
     other = Manager(arguments(load=str(tmp_path), rows=[{}] * 65)).data_source
-    with pytest.raises(RunError, match=message):
-        other.load(0)
+    for rollout, message in ((0, "its prompts is 64, not 65"), (1, "cannot resume.*rollwise_1")):
+        with pytest.raises(RunError, match=message):
+            other.load(rollout)
 
 
 def test_the_groups_that_are_drawn_do_not_share_what_they_hold():

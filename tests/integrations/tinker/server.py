@@ -6,10 +6,9 @@ It trains the built-in model, and prints its port.
 import asyncio
 import copy
 import json
-import queue
 import socket
-import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -21,7 +20,8 @@ from rollwise.config import LearnerSettings, ModelSettings
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.models.loading import load_model
 from rollwise.sampling import Draw
-from rollwise.step.groups import Example
+from rollwise.step import Example
+from rollwise.step import Response as Drawn
 from rollwise.training.learner import Learner
 from rollwise.training.loss import policy_loss
 
@@ -54,7 +54,7 @@ class Trained:
 
     def forward_backward(self, message):
         examples = [as_example(datum) for datum in message.data]
-        lengths = [len(example.response) for example in examples]
+        lengths = [len(example.response.tokens) for example in examples]
         logprobs = self.learner._forward(examples)[0]
         old, advantages = (
             torch.cat([torch.tensor(floats(d.loss_fn_inputs[name])) for d in message.data])
@@ -90,15 +90,13 @@ class Trained:
             self.engines[limit] = TransformersEngine(self.sampled_from, self.tokenizer, limit)
         engine = self.engines[limit]
         engine.load_weights(self.snapshots[body["sampling_session_id"]])
-        engine.submit([Draw(0, 0, params["seed"])], {0: prompt})
-        [completion] = engine.wait()
-        return as_answer(completion)
+        return as_answer(asyncio.run(engine.complete(Draw(0, 0, params["seed"]), prompt)))
 
 
 def as_example(datum):
     first = np.frombuffer(datum.model_input[0].encoded_text.tokens, np.int32)[:1].tolist()
     targets = np.frombuffer(datum.loss_fn_inputs["target_tokens"].dense, np.int64).tolist()
-    return Example(first, targets, np.zeros(len(targets), np.float32), 0.0)
+    return Example(first, Drawn(targets, np.zeros(len(targets), np.float32)), 0.0)
 
 
 def floats(tensor):
@@ -115,19 +113,14 @@ def loss(message, logprobs, old, advantages):
     return policy_loss(logprobs, old, advantages, **clips)[0].nan_to_num(0.0)
 
 
-def as_answer(completion):
-    reason = wire.STOP_REASON_LENGTH if completion.truncated else wire.STOP_REASON_STOP
+def as_answer(response):
+    reason = wire.STOP_REASON_LENGTH if response.truncated else wire.STOP_REASON_STOP
     sequence = wire.SampledSequence(
         stop_reason=reason,
-        tokens=np.array(completion.tokens, np.int32).tobytes(),
-        logprobs=np.array(completion.logprobs, np.float32).tobytes(),
+        tokens=np.array(response.tokens, np.int32).tobytes(),
+        logprobs=np.array(response.logprobs, np.float32).tobytes(),
     )
     return wire.SampleResponse(sequences=[sequence]).SerializeToString()
-
-
-class Promise:
-    def __init__(self):
-        self.result, self.done = None, asyncio.Event()
 
 
 class Service:
@@ -135,23 +128,19 @@ class Service:
 
     def __init__(self):
         self.promises, self.models, self.kept, self.of_sampler = {}, {}, {}, {}
-        self.work = queue.Queue()
+        self.worker = ThreadPoolExecutor(1)
 
     def ask(self, name, kind, body):
         """Take a request, once: one that is sent again gets the promise of the first."""
         if name not in self.promises:
-            self.promises[name] = Promise()
-            self.work.put((self.promises[name], kind, body))
+            self.promises[name] = self.worker.submit(self.answer, kind, body)
         return {"request_id": name, "model_id": None, "sample_sequence_ids": [name]}
 
-    def run(self, loop):
-        while True:
-            promise, kind, body = self.work.get()
-            try:
-                promise.result = getattr(self, kind)(body)
-            except Exception as error:
-                promise.result = {"error": repr(error), "category": "server"}
-            loop.call_soon_threadsafe(promise.done.set)
+    def answer(self, kind, body):
+        try:
+            return getattr(self, kind)(body)
+        except Exception as error:
+            return {"error": repr(error), "category": "server"}
 
     def asample(self, body):
         return self.of_sampler[body["sampling_session_id"]].sample(body)
@@ -247,19 +236,14 @@ def make_app(service):
     @post("retrieve_future")
     async def retrieve_future(request: Request):
         promise = service.promises[(await request.json())["request_id"]]
-        await promise.done.wait()
-        if isinstance(promise.result, bytes):
-            return Response(promise.result, media_type=PROTO)
-        return promise.result
+        result = await asyncio.shield(asyncio.wrap_future(promise))
+        return Response(result, media_type=PROTO) if isinstance(result, bytes) else result
 
     return app
 
 
 async def serve():
-    service = Service()
-    loop = asyncio.get_running_loop()
-    threading.Thread(target=service.run, args=(loop,), daemon=True).start()
-    settings = uvicorn.Config(make_app(service), log_level="warning", access_log=False)
+    settings = uvicorn.Config(make_app(Service()), log_level="warning", access_log=False)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         print(listening.getsockname()[1], flush=True)
         await uvicorn.Server(settings).serve(sockets=[listening])

@@ -21,7 +21,7 @@ from rollwise.errors import EngineError
 from rollwise.integrations.tinker.learner import FILE, TinkerLearner
 from rollwise.models.loading import load_model
 from rollwise.records import RunFolder
-from rollwise.step.groups import Example
+from rollwise.step import Example, Response
 from rollwise.training.learner import Learner
 
 pytestmark = pytest.mark.tinker
@@ -29,6 +29,7 @@ pytestmark = pytest.mark.tinker
 SERVER = Path(__file__).with_name("server.py")
 
 TINY = {
+    "method": "reinforce_ada",
     "backend.type": "tinker",
     "model.lora_rank": 4,
     "prompts.batch_size": 4,
@@ -98,8 +99,7 @@ def examples(learner, shift=0.0, advantages=(1.0, -0.5, 0.0), seed=0):
     bare = [
         Example(
             rng.integers(2, 17, 5).tolist(),
-            rng.integers(2, 17, length).tolist(),
-            np.zeros(length, np.float32),
+            Response(rng.integers(2, 17, length).tolist(), np.zeros(length, np.float32)),
             advantage,
         )
         for length, advantage in zip((7, 4, 9, 2, 5, 7), advantages, strict=False)
@@ -107,8 +107,13 @@ def examples(learner, shift=0.0, advantages=(1.0, -0.5, 0.0), seed=0):
     with torch.no_grad():
         logprobs = learner._forward(bare)[0].numpy()
     drawn = logprobs - shift * rng.choice([-1.0, 1.0], len(logprobs)).astype(np.float32)
-    rows = np.split(drawn, np.cumsum([example.drawn for example in bare])[:-1])
-    return [replace(example, logprobs=row) for example, row in zip(bare, rows, strict=True)]
+    rows = np.split(drawn, np.cumsum([example.response.drawn for example in bare])[:-1])
+    return [with_logprobs(example, row) for example, row in zip(bare, rows, strict=True)]
+
+
+def with_logprobs(example, logprobs, advantage=None):
+    advantage = example.advantage if advantage is None else advantage
+    return Example(example.prompt, replace(example.response, logprobs=logprobs), advantage)
 
 
 @pytest.mark.parametrize(
@@ -145,11 +150,10 @@ def test_tokens_beyond_the_clip_teach_nothing():
     model = local(config)
     learner = TinkerLearner(tinker.ServiceClient(), config)
     same = examples(model, advantages=(1.0,))
-    drawn_as_rarer = Example(same[0].prompt, same[0].response, same[0].logprobs - 0.5, 1.0)
-    assert learner.learn([drawn_as_rarer])["clip_fraction"] == 1
+    rarer = same[0].response.logprobs - 0.5
+    assert learner.learn([with_logprobs(same[0], rarer)])["clip_fraction"] == 1
     assert learner.learn(same)["sampler_gap"] < 1e-4  # nothing has moved
-    drawn_as_rarer_and_wrong = Example(same[0].prompt, same[0].response, same[0].logprobs, -1.0)
-    assert learner.learn([drawn_as_rarer_and_wrong])["clip_fraction"] < 1
+    assert learner.learn([with_logprobs(same[0], rarer, advantage=-1.0)])["clip_fraction"] < 1
 
 
 def test_a_checkpoint_holds_weights_and_optimizer(tmp_path):

@@ -51,12 +51,12 @@ def train(sampling, folder, rank, ranks):
 
 
 def describe(trainer, row):
-    draw = row.completion.draw
+    draw = row.draw
     return {
         "key": draw.key,
         "index": draw.index,
         "rewards": trainer._engine.graded[draw].rewards,
-        "tokens": row.completion.tokens,
+        "tokens": row.response.tokens,
         "advantage": row.advantage,
         "counts": row.counts,
     }

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.trl
 def test_the_code_of_the_page_runs(root):
     page = (root / "docs/trl.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 2
+    assert blocks
     for block in blocks:
         exec(compile(block, "docs/trl.md", "exec"), {"__name__": "documentation"})
 

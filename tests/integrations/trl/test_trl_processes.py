@@ -1,5 +1,6 @@
 """On two processes the same groups as on one; and shares that differ, in threads."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -7,15 +8,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 pytest.importorskip("trl")
 
 import rollwise as rw
-from rollwise.engines import Completion
+from rollwise.engines import BatchEngine, Response
 from rollwise.integrations.trl.engines import Graded, SharedEngine
-from rollwise.step.session import finished, run_session
+from rollwise.step import draw_session
 
 pytestmark = pytest.mark.trl
 
@@ -64,62 +64,65 @@ class Ranks:
         return join
 
 
-class PortionEngine:
-    """Completes up to `portion` draws at a time."""
+class PortionEngine(BatchEngine):
+    """Completes up to `portion` draws at a time; one that is abandoned has cost a token."""
+
+    slots = 5
 
     def __init__(self, portion):
-        self.portion, self.waiting, self.submitted = portion, [], []
+        self.portion, self.waiting, self.begun = portion, {}, 0
 
-    @property
-    def free_slots(self):
-        return max(0, 5 - len(self.waiting))
+    def _begin(self, draw, prompt):
+        self.waiting[draw] = prompt
+        self.begun += 1
 
-    def submit(self, draws, prompts):
-        self.waiting += draws
-        self.submitted.append(len(draws))
+    def _advance(self):
+        done = list(self.waiting)[: self.portion]
+        return [(d, Response([*self.waiting.pop(d), 1], (), str(d.seed))) for d in done]
 
-    def wait(self):
-        done, self.waiting = self.waiting[: self.portion], self.waiting[self.portion :]
-        return [Completion(d, [d.key, 1], np.zeros(2), str(d.seed), False) for d in done]
+    def _abandon(self, draw):
+        del self.waiting[draw]
+        return 1
 
-    def cancel(self, draws):
-        self.waiting = [draw for draw in self.waiting if draw not in draws]
-        return 0
+    def load_weights(self, weights):
+        pass
 
 
-def reward_of(completion):
-    return float(int(completion.text) % 10 < 2 + 2 * (completion.draw.key % 4))
+def reward_of(draw, response):
+    return float(int(response.text) % 10 < 2 + 2 * (draw.key % 4))
 
 
 def sample_in(ranks, schedule, speed):
-    """Run one session a thread; returns each one's pools, and how many rows it graded at a time."""
+    """Run one session a thread; returns each one's pools, what it graded at a time, its tokens."""
     shared, engines = Ranks(ranks), [PortionEngine(speed(rank)) for rank in range(ranks)]
 
     def work(rank):
         graded = []
 
-        def grade(completions):
-            graded.append(len(completions))
-            return [Graded((reward_of(c),), {}) for c in completions]
+        def grade(responses):
+            graded.append(len(responses))
+            return [Graded((reward_of(*pair),), {}) for pair in responses.items()]
 
-        def totals(completions):
-            return [finished(engine.graded[c.draw].rewards[0]) for c in completions]
+        async def reward(draw, response):
+            return engine.graded[draw].rewards[0]
 
         engine = SharedEngine(engines[rank], grade, shared.gather(rank), rank, ranks)
         session = rw.RolloutSession(range(7), rw.Balanced(2, 2), schedule, seed=4)
+        prompts = {key: [key] for key in range(7)}
         try:
-            run_session(session, engine, {}, totals)
+            cost = asyncio.run(draw_session(session, engine, prompts, reward))
+            tokens = cost.tokens + engine.count_abandoned()
         except Exception:
             shared.barrier.abort()
             raise
-        engine.forget()
         assert not engines[rank].waiting, "what is done twice would go on in the next step"
-        pools = {key: [c.draw.index for c in p.responses] for key, p in session.pools.items()}
-        return pools, graded
+        pools = {key: [r.draw.index for r in p.responses] for key, p in session.pools.items()}
+        assert all(r.tokens == [key, 1] for key in pools for r in session.pools[key].responses)
+        return pools, graded, tokens
 
     with ThreadPoolExecutor(ranks) as threads:
         found = list(threads.map(work, range(ranks)))
-    assert all(engine.submitted == engines[0].submitted for engine in engines)
+    assert all(engine.begun == engines[0].begun for engine in engines)
     return zip(*found, strict=True)
 
 
@@ -127,8 +130,9 @@ def sample_in(ranks, schedule, speed):
 @pytest.mark.parametrize("speed", [lambda rank: 2 + rank, lambda rank: 1 if rank else 9])
 @pytest.mark.parametrize("ranks", [2, 3, 5])
 def test_shares_of_any_speed_make_the_pools_of_one_engine(schedule, ranks, speed):
-    [alone], _ = sample_in(1, schedule, speed)
-    pools, graded = sample_in(ranks, schedule, speed)
+    [alone], _, _ = sample_in(1, schedule, speed)
+    pools, graded, tokens = sample_in(ranks, schedule, speed)
     assert all(found == alone for found in pools)
     assert all(rows == graded[0] for rows in graded)
     assert all(indices == list(range(len(indices))) for indices in alone.values())
+    assert len(set(tokens)) == 1

@@ -8,9 +8,19 @@ from datasets import Dataset
 
 import rollwise as rw
 from rollwise.integrations.trl import AdaptiveSampling
-from rollwise.step import SINGLE_RESPONSES as SINGLE
 
 pytestmark = pytest.mark.trl
+
+SINGLE = {
+    "exit_rule": rw.FixedCount(1),
+    "schedule": rw.Rounds(1, rounds=1),
+    "group_size": 1,
+    "strategy": "all",
+    "zero_variance": "keep",
+    "objective": "linear",
+    "baseline": "belief",
+    "normalize_gradients": True,
+}
 
 STREAM = Dataset.from_list([{"prompt": "1+1?"}]).to_iterable_dataset()
 
@@ -24,7 +34,7 @@ REFUSED = {
         {},
         {"multi_objective_aggregation": "normalize_then_sum"},
     ),
-    "size must be even": ({}, {"num_generations": 3, "per_device_train_batch_size": 12}),
+    "size` must be even": ({}, {"num_generations": 3, "per_device_train_batch_size": 12}),
     "needs rollwise's engine.*top_k": ({"schedule": rw.Streamed()}, {"top_k": 5}),
     "allows 32 draws per prompt.*strategy='all' no more": ({"strategy": "all"}, {}),
     "allows 1 draws per prompt.*set group_size=1": (SINGLE | {"group_size": None}, {}),
@@ -48,7 +58,7 @@ REFUSED = {
     ),
     "rows have numbers.*IterableDataset": ({}, {"given": {"train_dataset": STREAM}}),
     "group_size must divide generation_batch_size, which is 16.*got 6": ({"group_size": 6}, {}),
-    "compares a response.*baseline='belief'": (
+    "compares a response.*`baseline` to 'belief'": (
         SINGLE | {"objective": "reference", "baseline": "pool"},
         {},
     ),

@@ -66,8 +66,8 @@ def test_what_is_trained_on_is_the_balanced_groups_with_global_statistics(make_t
         rows = seen.rows[step]
         for start in range(0, PROMPTS * GROUP, GROUP):
             group = rows[start : start + GROUP]
-            pool = seen.pools[step][group[0].completion.draw.key]
-            rewards = [pool.rewards[row.completion.draw.index] for row in group]
+            pool = seen.pools[step][group[0].draw.key]
+            rewards = [pool.rewards[row.draw.index] for row in group]
             if pool.zero_variance:
                 assert not any(row.counts for row in group)
                 continue
@@ -80,8 +80,8 @@ def test_what_is_trained_on_is_the_balanced_groups_with_global_statistics(make_t
         for row, ids, mask in zip(
             rows, batch["completion_ids"], batch["completion_mask"], strict=True
         ):
-            length = len(row.completion.tokens)
-            assert ids[:length].tolist() == row.completion.tokens
+            length = len(row.response.tokens)
+            assert ids[:length].tolist() == row.response.tokens
             assert mask.sum() == (length if row.counts else 0)
         assert batch["num_items_in_batch"] == batch["completion_mask"].sum()
     assert {row.counts for rows in seen.rows for row in rows} == {True, False}
@@ -101,22 +101,6 @@ def test_prompts_without_signal_change_nothing(make_trainer):
     trainer.train()
     assert logged(trainer, "loss") == [0.0, 0.0]
     assert all(torch.equal(value, before[name]) for name, value in weights_of(trainer).items())
-
-
-def test_every_draw_is_counted(make_trainer):
-    graded = []
-
-    def counting(completions, **others):
-        graded.append(len(completions))
-        return is_correct(completions, **others)
-
-    trainer = make_trainer(rewards=counting)
-    assert isinstance(trainer._engine._engine, TransformersEngine)
-    trainer.train()
-    assert sum(logged(trainer, "rollwise/draws")) == sum(graded) > 2 * PROMPTS * GROUP
-    assert logged(trainer, "rollwise/prompts") == [PROMPTS, PROMPTS]
-    assert all(value > 0 for value in logged(trainer, "rollwise/seconds/sampling"))
-    assert all(value > 0 for value in logged(trainer, "rollwise/entropy"))
 
 
 WAYS = {
@@ -159,14 +143,22 @@ def test_every_way_of_sampling_and_trl_s_settings_train(make_trainer, name):
     assert "lm_head.weight" in changed or changed <= trained
 
 
-def test_rewards_are_weighted_sums_and_functions_may_abstain(make_trainer):
+def test_rewards_are_weighted_sums_and_every_draw_is_counted(make_trainer):
+    graded = []
+
     def sometimes(completions, **others):
+        graded.extend(completions)
         return [None if len(text) % 2 else 1.0 for text in completions]
 
     trainer = make_trainer(rewards=[is_correct, sometimes], reward_weights=[1.0, 0.25])
-    kept = keep(trainer, "_totals", lambda found, cs: list(zip(cs, found, strict=True)))
+    assert isinstance(trainer._engine._engine, TransformersEngine)
+    seen = watch(trainer)
     trainer.train()
-    totals = [(c.text, future.result()) for pairs in kept for c, future in pairs]
+    assert sum(logged(trainer, "rollwise/draws")) == len(graded) > 2 * PROMPTS * GROUP
+    assert logged(trainer, "rollwise/prompts") == [PROMPTS, PROMPTS]
+    assert all(value > 0 for value in logged(trainer, "rollwise/seconds/sampling"))
+    pools = [pool for by_key in seen.pools for pool in by_key.values()]
+    totals = [(r.text, t) for p in pools for r, t in zip(p.responses, p.rewards, strict=True)]
     assert {total for _, total in totals} <= {0.0, 0.25, 1.0, 1.25}
     assert all(total % 1.0 == (0.25 if len(text) % 2 == 0 else 0.0) for text, total in totals)
     assert len(logged(trainer, "rewards/sometimes/mean")) == 2
@@ -204,47 +196,35 @@ def test_what_reward_functions_log_stays_with_its_response(make_trainer):
     assert list(logs["extra"]["wanted"]) == [answers[prompt] for prompt in logs["prompt"]]
 
 
-def test_conversations_are_prompts_too(make_trainer):
+TEMPLATE = {
+    "defaults": {"role": "assistant"},
+    "start_anchor": "?",
+    "fields": {
+        "reasoning_content": {"open_pattern": r"\A", "close_pattern": "=", "content": "text"},
+        "content": {"close_pattern": r"\Z", "content": "text"},
+    },
+}
+
+
+@pytest.mark.parametrize("template", [None, TEMPLATE], ids=["plain", "template"])
+def test_conversations_are_prompts_and_a_template_parses_responses(make_trainer, template):
     seen = []
 
     def reward(prompts, completions, answer, **others):
-        seen.append((prompts[0], completions[0]))
+        seen.extend(zip(prompts, completions, strict=True))
         return is_correct(completions, answer)
 
     tokenizer = load_model(ModelSettings(device="cpu"))[1]
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    tokenizer.response_template = template
     rows = [{"prompt": list(p.messages), "answer": p.answer} for p in PROBLEMS]
     given = {"train_dataset": Dataset.from_list(rows), "processing_class": tokenizer}
-    trainer = make_trainer(rewards=reward, given=given)
+    trainer = make_trainer(rewards=reward, given=given, max_steps=1)
     trainer.train()
-    prompt, completion = seen[0]
-    assert prompt[0]["role"] == "user" and completion[0]["role"] == "assistant"
+    assert {(p[-1]["role"], c[0]["role"]) for p, c in seen} == {("user", "assistant")}
+    assert any("reasoning_content" in c[0] for _, c in seen) == (template is not None)
+    assert any("=" in c[0].get("content", "") for _, c in seen) == (template is None)
     assert logged(trainer, "rollwise/reward")[0] > 0
-
-
-def test_reward_functions_see_what_a_response_template_parses(make_trainer):
-    field = {"content": "text"}
-    tokenizer = load_model(ModelSettings(device="cpu"))[1]
-    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
-    tokenizer.response_template = {
-        "defaults": {"role": "assistant"},
-        "start_anchor": "?",
-        "fields": {
-            "reasoning_content": {"open_pattern": r"\A", "close_pattern": "=", **field},
-            "content": {"close_pattern": r"\Z", **field},
-        },
-    }
-    seen = []
-
-    def reward(completions, answer, **others):
-        seen.extend(message for (message,) in completions)
-        return is_correct(completions, answer)
-
-    rows = [{"prompt": list(p.messages), "answer": p.answer} for p in PROBLEMS]
-    given = {"train_dataset": Dataset.from_list(rows), "processing_class": tokenizer}
-    make_trainer(rewards=reward, given=given, max_steps=1).train()
-    assert any(message.get("reasoning_content") for message in seen)
-    assert not any("=" in message.get("content", "") for message in seen)
 
 
 def test_evaluation_is_trl_s_own(make_trainer):
@@ -262,13 +242,13 @@ def test_going_on_from_a_checkpoint_equals_never_having_stopped(make_trainer, tm
     whole = make_trainer(sampling, folder=tmp_path / "whole", max_steps=4, **options)
     seen = watch(whole)
     whole.train()
-    drawn = [[row.completion.draw for row in rows] for rows in seen.rows]
+    drawn = [[row.draw for row in rows] for rows in seen.rows]
     checkpoint = tmp_path / "whole" / "checkpoint-2"
     resumed = make_trainer(sampling, folder=tmp_path / "resumed", max_steps=4, **options)
     seen = watch(resumed)
     resumed.train(resume_from_checkpoint=str(checkpoint))
     assert resumed.sampling_steps == 4
-    assert [[row.completion.draw for row in rows] for rows in seen.rows] == drawn[2:]
+    assert [[row.draw for row in rows] for rows in seen.rows] == drawn[2:]
     for name, value in weights_of(resumed).items():
         torch.testing.assert_close(value, whole.model.state_dict()[name])
     np.testing.assert_array_equal(
@@ -328,8 +308,17 @@ def test_vllm_draws_one_response_a_row_with_fresh_weights(make_trainer):
     assert trainer.vllm_generation.synced == [0, 1]
     assert trainer.vllm_generation.rows == sum(logged(trainer, "rollwise/draws"))
     for rows, batch in zip(seen.rows, seen.batches, strict=True):
-        prompts = [trainer.train_dataset[row.completion.draw.key]["prompt"] for row in rows]
+        prompts = [trainer.train_dataset[row.draw.key]["prompt"] for row in rows]
         firsts = [[trainer.processing_class(prompt)["input_ids"][0], 1] for prompt in prompts]
-        assert [row.completion.tokens for row in rows] == firsts
-        assert batch["completion_ids"].tolist() == [row.completion.tokens for row in rows]
+        assert [row.response.tokens for row in rows] == firsts
+        assert batch["completion_ids"].tolist() == [row.response.tokens for row in rows]
         assert torch.equal(batch["sampling_per_token_logps"][:, 0], torch.full((16,), -1.5))
+
+
+def test_a_template_whose_turns_end_otherwise_than_trl_s_responses_is_said(make_trainer, caplog):
+    trainer = make_trainer()
+    tokenizer = trainer.processing_class
+    tokenizer.add_tokens(["<|im_end|>"])
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}"
+    TRLEngine(trainer, None)
+    assert "closes turns with '<|im_end|>': set `processing_class.eos_token`" in caplog.text

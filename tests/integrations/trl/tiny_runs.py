@@ -14,6 +14,17 @@ PROMPTS = 4
 GROUP = 4
 PROBLEMS = make_running_sums(24, max_terms=5, seed=0)
 
+ON_CPU = {
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "report_to": "none",
+    "use_cpu": True,
+    "bf16": False,
+    "gradient_checkpointing": False,
+    "disable_tqdm": True,
+    "seed": 3,
+}
+
 
 def is_correct(completions, answer, **others):
     """A reward function as TRL has them: 1.0 where the text after the last `=` is the answer."""
@@ -31,14 +42,7 @@ def make_arguments(folder, **changed):
         "max_completion_length": 24,
         "learning_rate": 1e-3,
         "scale_rewards": "none",
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": "none",
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "disable_tqdm": True,
-        "seed": 3,
+        **ON_CPU,
     }
     return GRPOConfig(**settings | changed)
 

@@ -11,6 +11,7 @@ pytest.importorskip("verl")
 
 from datasets import Dataset
 from reports_by_hand import make_report
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from rollwise.config.step import step_recipe
 from rollwise.errors import RunError
@@ -19,6 +20,8 @@ from rollwise.integrations.verl.data import read_prompts
 from rollwise.integrations.verl.records import Recorder
 from rollwise.integrations.verl.settings import train_config
 from rollwise.integrations.verl.trainer import SeparateAsyncTrainer, heldout_figures
+from rollwise.integrations.verl.upstream import UPSTREAM
+from rollwise.releases import moved
 
 pytestmark = pytest.mark.verl
 
@@ -27,6 +30,27 @@ BASE = "verl.trainer.ppo.v1.trainer_base.PPOTrainer"
 
 def asked(text):
     return [{"role": "user", "content": text}]
+
+
+def test_every_name_of_verl_s_is_where_the_table_says(monkeypatch):
+    assert moved(UPSTREAM) == []
+    monkeypatch.delattr(BASE + "._update_actor")
+    monkeypatch.setattr(ReplayBuffer, "_materialize_batch", lambda self, partition_id: None)
+    first, second = moved(UPSTREAM)
+    assert first.endswith("PPOTrainer._update_actor(batch, metrics)")
+    assert "ReplayBuffer._materialize_batch(" in second
+
+
+def test_a_step_is_logged_with_its_evaluation(trainer, monkeypatch):
+    monkeypatch.setattr(SeparateAsyncTrainer.__mro__[2], "on_step_end", _nothing)
+    monkeypatch.setattr(SeparateAsyncTrainer.__mro__[2], "on_validate_end", _nothing)
+    heldout = {"avg@2": {"value": 0.5}}
+    trainer.recorder.begin(0, None)
+    trainer.total_training_steps, trainer._heldout = 4, heldout
+    for end in (trainer.on_step_end, trainer.on_validate_end):
+        end()
+    _, line = trainer.recorder.folder.read_metrics()
+    assert (line["step"], line["draws"], line["heldout"]) == (4, 3, heldout)
 
 
 def test_a_data_set_of_ours_or_of_others_names_and_describes_its_prompts():
@@ -55,7 +79,9 @@ def trainer(tmp_path):
     trainer._sample_start = trainer._step_sample_wait_seconds = 0.0
     exit_rule, group = {"give_up_below": 0.1}, {"size": 2}
     prompts, keys = {"type": "cdas", "batch_size": 2}, list("abcdef")
-    trainer.settings = train_config({"prompts": prompts, "exit": exit_rule, "group": group})
+    trainer.settings = train_config(
+        {"method": "reinforce_ada", "prompts": prompts, "exit": exit_rule, "group": group}
+    )
     trainer.recipe = step_recipe(trainer.settings)
     trainer.places = {key: place for place, key in enumerate(keys)}
     trainer.sampler = make_sampler(trainer)
@@ -127,7 +153,6 @@ def test_a_step_tells_the_sampler_and_accounts_for_every_draw(trainer, monkeypat
 def test_a_checkpoint_holds_sampler_metrics_and_prompts_under_way(trainer, monkeypatch):
     saved, cleared = [], []
     monkeypatch.setattr(f"{BASE}._save_checkpoint", lambda self: saved.append(self.global_steps))
-    monkeypatch.setattr(f"{BASE}._load_checkpoint", _nothing)
     trainer.sampler.tell(trainer.sampler.ask(), correct=[4, 0], drawn=[4, 8])
     trainer._under_way = {"u": "a", "v": "b", "gone": "c"}
     trainer.recorder.begin(0, None)
@@ -142,7 +167,7 @@ def test_a_checkpoint_holds_sampler_metrics_and_prompts_under_way(trainer, monke
         kv_clear=lambda keys, partition_id: cleared.extend(keys),
     )
     monkeypatch.setattr(trainer_module, "tq", queue)
-    trainer._load_checkpoint()
+    trainer._load_state()
     assert trainer._under_way == {"u": "a", "v": "b"}  # those that the queue has as well
     assert cleared == ["w_0_0"]  # its step has used it; the other's session goes on
     *_, logged = trainer.recorder.folder.read_metrics()  # verl logs a step only after it
@@ -151,7 +176,7 @@ def test_a_checkpoint_holds_sampler_metrics_and_prompts_under_way(trainer, monke
         np.testing.assert_array_equal(trainer.sampler.state_dict()[name], value)
     trainer.global_steps = 5
     with pytest.raises(RunError, match="global_step_5/rollwise"):
-        trainer._load_checkpoint()
+        trainer._load_state()
 
 
 def test_each_row_gets_its_own_advantage_and_padding_none(trainer, monkeypatch):
@@ -182,23 +207,30 @@ def test_a_run_that_starts_over_or_resumes_forgets_what_came_later(tmp_path):
     settings = train_config({})
     heldout = {"avg@2": {"value": 0.5, "low": 0.4, "high": 0.6}}
 
-    def run(done, steps):
+    for done, steps, kept in ((0, [1, 2, 3], 3), (2, [3, 4], 4), (0, [1], 1)):
         recorder = Recorder(settings, str(tmp_path))
         recorder.begin(done, heldout)
         for step in steps:
-            recorder.folder.keep_samples([{"step": step}])
+            recorder.folder.samples.keep([{"step": step}])
             recorder.step({"step": step, "draws": 0})
             recorder.step({"step": step})
         recorder.folder.flush_samples()
-        return recorder.folder, recorder.folder.read_metrics()
+        lines = recorder.folder.read_metrics()
+        assert [line["step"] for line in lines] == [0, *range(1, kept + 1)]
+        assert lines[0]["heldout"] == heldout and not any("draws" in line for line in lines)
+        samples = recorder.folder.samples.read().to_pylist()
+        assert [row["step"] for row in samples] == [*range(1, kept + 1)]
+        assert lines == sorted(lines, key=lambda line: line["elapsed"])
 
-    run(0, [1, 2, 3])
-    folder, lines = run(2, [3, 4])
-    assert [line["step"] for line in lines] == [0, 1, 2, 3, 4]
-    assert not any("draws" in line for line in lines)
-    assert [row["step"] for row in folder.read_samples()] == [1, 2, 3, 4]
-    assert lines == sorted(lines, key=lambda line: line["elapsed"])
-    folder, lines = run(0, [1])
-    assert [line["step"] for line in lines] == [0, 1]
-    assert lines[0]["heldout"] == heldout
-    assert folder.read_config()["seed"] == 0
+
+@pytest.mark.parametrize(("step", "begun"), [(1, [0.25]), (4, [])])
+def test_beliefs_begin_at_the_validation_before_training(trainer, monkeypatch, step, begun):
+    found = []
+    monkeypatch.setattr(
+        f"{trainer_module.__name__}.PPOTrainerSeparateAsync.on_train_begin", _nothing
+    )
+    monkeypatch.setattr(trainer.recorder, "begin", _nothing.__get__(trainer.recorder))
+    monkeypatch.setattr(trainer.sampler, "start_at", found.append)
+    trainer.global_steps, trainer._heldout = step, {"avg@4": {"value": 0.25}}
+    trainer.on_train_begin()
+    assert found == begun

@@ -55,6 +55,7 @@ def test_streamed_groups_of_uneven_size_on_two_workers(tmp_path):
     """World size 2; groups of all responses, as many as it took, so the ranks' shares differ."""
     folder = tmp_path / "streamed"
     settings = {
+        "method": "reinforce_ada",
         "prompts.type": "cdas",
         "schedule.type": "streamed",
         "schedule.max_samples": 12,
@@ -78,6 +79,7 @@ def test_groups_drawn_in_rounds_by_separate_engines_killed_and_resumed(tmp_path)
         "steps": 6,
         "prompts.batch_size": 4,
         "checkpoint.every": 2,
+        "method": "reinforce_ada",
         "prompts.type": "cdas",
         "schedule.size": 4,
         "schedule.rounds": 2,
@@ -101,6 +103,7 @@ verl.trainer.v1.sampler.max_off_policy_threshold = 3
 {ROLLOUT}.multi_turn.max_assistant_turns = 4
 """
 TURNS = {
+    "method": "reinforce_ada",
     "model.path": "tool-sums",
     "steps": 4,
     "data.min_terms": 3,
@@ -134,7 +137,7 @@ def test_draws_of_several_turns_and_of_several_rows_by_colocated_engines(tmp_pat
 def write_data(folder):
     """Problems in verl's form, which say by which agent loop they are played."""
     files = folder / "train.parquet", folder / "heldout.parquet"
-    write_problems(config_of(TURNS), *files)
+    write_problems(config_of(TURNS), *files, begun=False)
     for file in files:
         table = pq.read_table(file)
         loops = [LOOPS[place % len(LOOPS)] for place in range(len(table))]

@@ -77,7 +77,9 @@ def test_prompts_that_failed_are_remembered(queue, monkeypatch):
     buffer.failed = set()
     base = replay_buffer.ReplayBufferAsync
     monkeypatch.setattr(base, "_evict_terminal_groups", lambda *arguments: "verl's")
-    assert buffer._evict_terminal_groups(3, "train", (set(), set(), {"f"}, {})) == "verl's"
+    buffer.failure_keys = {"train": {"f"}}
+    assert buffer._evict_terminal_groups(3, "train", ()) == "verl's"
     assert buffer.failed == {"f"}
+    buffer.failure_keys = {"train": set(range(999))}
     with pytest.raises(RunError, match="1000 prompts of a step failed"):
-        buffer._evict_terminal_groups(3, "train", (set(), set(), set(range(999)), {}))
+        buffer._evict_terminal_groups(3, "train", ())

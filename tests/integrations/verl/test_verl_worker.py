@@ -15,15 +15,15 @@ from omegaconf import OmegaConf
 
 from rollwise.config.step import step_recipe
 from rollwise.integrations.verl import agent_loop
-from rollwise.integrations.verl.agent_loop import SessionWorker, by_scores
+from rollwise.integrations.verl.agent_loop import SessionWorker
 from rollwise.integrations.verl.reports import Order, PromptReport
 from rollwise.integrations.verl.settings import train_config
-from rollwise.sampling import Objective, Pool, advantages, draw_seed, select_group
-from rollwise.step import StepRecipe, make_group
+from rollwise.sampling import advantages, draw_seed, select_group
 
 pytestmark = pytest.mark.verl
 
 SETTINGS = {
+    "method": "reinforce_ada",
     "exit": {"type": "balanced", "positives": 2, "negatives": 2},
     "schedule": {"type": "rounds", "size": 4, "rounds": 3},
     "group": {"size": 4},
@@ -53,7 +53,7 @@ class Loop:
     Attributes:
         outputs: The rows of each draw; by default one of 1, 2 or 3 tokens, by the draw's index.
         graded: Whether it is correct -> its score, and its accuracy if that is another.
-        broken: Draws that fail.
+        errors: What each attempt at a draw raises, by the draw's index.
     """
 
     def __init__(self, config):
@@ -61,15 +61,15 @@ class Loop:
         decode = lambda tokens, **options: " ".join(map(str, tokens))  # noqa: E731
         self.tokenizer = SimpleNamespace(decode=decode, eos_token_id=1)
         self.stored, self.params, self.last_turns = [], [], []
-        self.outputs, self.broken = None, set()
+        self.outputs, self.errors = None, {}
         self.graded = lambda correct: (float(correct), None)
 
     async def _run_agent_loop(self, params, trajectory, *, trace, **fields):
         self.params.append(params)
         index = fields["session_id"]
         await asyncio.sleep(0)
-        if index in self.broken:
-            raise ConnectionError("no engine")
+        if self.errors.get(index):
+            raise self.errors[index].pop()
         tokens = [7] * (index % 3) + [1]
         rows = row(len(tokens), response_ids=tokens) if self.outputs is None else self.outputs
         rows = copy.deepcopy(rows(index) if callable(rows) else rows)
@@ -175,7 +175,8 @@ def test_the_rule_looks_at_correctness_and_the_advantage_at_the_score(sample):
     """A length bonus of 0.25 must not make a wrong response correct, nor go lost."""
     plain = sample(make_worker())
     shaped = sample(make_worker(loop={"graded": lambda c: (c - 0.5, float(c))}))
-    assert (shaped.rewards, shaped.members) == (plain.rewards, plain.members)
+    accs = [reward["acc"] for reward in shaped.rewards]
+    assert (accs, shaped.members) == (plain.rewards, plain.members)
     # r − mean does not change by a constant shift of all rewards.
     assert learnt(shaped) == pytest.approx(learnt(plain))
     halved = sample(make_worker(loop={"graded": lambda c: (c * 0.5, float(c))}))
@@ -203,11 +204,23 @@ def test_responses_are_recorded_where_they_are_asked_for(sample):
     assert (first["response"], first["turns"], first["tokens"]) == ("2 3\n4\n5\n2", 3, 4)
 
 
+@pytest.mark.parametrize("kind", [ConnectionError, asyncio.CancelledError])
+def test_a_draw_that_fails_is_logged_drawn_again_and_at_last_given_up(sample, caplog, kind):
+    whole = sample(make_worker(**ONE_ROUND))
+    again = sample(
+        make_worker(loop={"errors": {1: [kind("gone")], 2: [kind("gone")] * 2}}, **ONE_ROUND)
+    )
+    assert (again.failures, again.lost, again.rewards) == (3, 0, whole.rewards)
+    assert f"failed: {kind.__name__}('gone')" in caplog.text
+    lost = sample(make_worker(loop={"errors": {1: [kind()] * 3}}, **ONE_ROUND))
+    assert (lost.failures, lost.lost, lost.indices) == (3, 1, [0, 2, 3])
+
+
 def test_a_prompt_without_signal_has_no_advantage_and_one_without_responses_fails(sample):
     report = sample(make_worker(loop={"graded": wrong}))
     assert (report.dropped, report.exit_reason, len(report.rewards)) == (True, "exhausted", 12)
     assert learnt(report) == dict.fromkeys(range(4), 0.0)
-    worker = make_worker(loop={"broken": set(range(12))})
+    worker = make_worker(loop={"errors": {i: [OSError()] * 3 for i in range(12)}})
     assert sample(worker) == {"status": "failure"}
     assert worker.stored == []
 
@@ -239,21 +252,6 @@ def test_the_last_turn_is_what_is_graded(sample, turns):
     worker = make_worker(loop={"outputs": row(*turns)}, **ONE_ROUND)
     sample(worker)
     assert worker.last_turns == [[7, 8]] * 4
-
-
-class AgainstPrior(Objective):
-    needs_variance = False
-
-    def advantages(self, pool, group):
-        return pool.rewards[group.indices] - pool.prior[0] / sum(pool.prior)
-
-
-def test_an_objective_finds_what_was_believed_where_scores_are_not_accuracies():
-    recipe = StepRecipe(group_size=2, zero_variance="keep", objective=AgainstPrior())
-    pool = Pool("p", [1.0, 0.0], [SimpleNamespace(reward=0.9), SimpleNamespace(reward=0.2)])
-    pool.prior = (3.0, 1.0)
-    group = by_scores(recipe, make_group(recipe, pool))
-    assert sorted(group.advantages) == pytest.approx([0.2 - 0.75, 0.9 - 0.75])
 
 
 @pytest.mark.parametrize(

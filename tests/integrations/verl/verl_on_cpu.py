@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import time
 import types
 from pathlib import Path
 
@@ -75,10 +76,10 @@ CUT_AT = 3
 
 
 class Server:
-    """Serves a copy of the policy; requests that come together are drawn together.
+    """Serves a copy of the policy; a response depends on the weights, the prompt and its seed.
 
-    A response depends on the weights, the prompt and its seed. An abort hands back the first tokens
-    of what is under way; it parks what comes, or with `reject_request` hands it back, as vLLM does.
+    An abort hands back the first tokens of what is under way. It parks what comes, or with
+    `reject_request` hands it back, as vLLM does.
     """
 
     def __init__(self, model_path, response_length, temperature):
@@ -89,50 +90,27 @@ class Server:
         model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32).eval()
         tokenizer = AutoTokenizer.from_pretrained(model_path)
         self.engine = TransformersEngine(model, tokenizer, response_length, temperature)
-        self.requests, self.steps, self.task, self.unseeded = {}, 0, None, 0
-        self.paused = self.rejecting = False
+        self.under_way, self.requests, self.steps = set(), 0, 0
+        self.paused, self.rejecting, self.resumed = False, False, asyncio.Event()
 
     async def generate(self, prompt_ids, sampling_params, request_id, **others):
         from rollwise.sampling import Draw
 
         if self.rejecting:
             return self.output([], None, "aborted")
-        self.unseeded += 1
-        draw = Draw(request_id, 0, sampling_params.get("seed", self.unseeded))
-        done = asyncio.get_running_loop().create_future()
-        self.requests[draw] = (list(prompt_ids), done, sampling_params.get("max_tokens"))
-        self.begin()
-        try:
-            return await done
-        finally:
-            self.requests.pop(draw, None)
-
-    def begin(self):
-        if not self.paused and (self.task is None or self.task.done()):
-            self.task = asyncio.create_task(self.serve())
-
-    async def serve(self):
-        await asyncio.sleep(0.05)
-        while waiting := {d: r for d, r in self.requests.items() if not r[1].done()}:
-            if not self.paused:
-                prompts = {d.key: prompt for d, (prompt, _, _) in waiting.items()}
-                self.engine.submit(list(waiting), prompts)
-                for completion in await asyncio.to_thread(self.engine.wait):
-                    self.answer(completion, *waiting[completion.draw][1:])
-                self.engine.cancel(list(waiting))
-            if self.paused:
-                for _, done, _ in waiting.values():
-                    done.done() or done.set_result(self.output([], [], "aborted"))
-                return
-            await asyncio.sleep(0)
-
-    def answer(self, completion, done, most):
-        tokens, logprobs = completion.tokens[:most], completion.logprobs.tolist()[:most]
+        while self.paused:
+            await self.resumed.wait()
+        self.requests += 1
+        draw = Draw(request_id, self.requests, sampling_params.get("seed", self.requests))
+        task = asyncio.ensure_future(self.engine.complete(draw, list(prompt_ids)))
+        self.under_way.add(task)
+        task.add_done_callback(self.under_way.discard)
+        response = await task
+        tokens = response.tokens[: sampling_params.get("max_tokens")]
         cut = self.paused and len(tokens) > CUT_AT
-        if cut:
-            tokens, logprobs = tokens[:CUT_AT], logprobs[:CUT_AT]
-        reason = "aborted" if cut else "completed"
-        done.done() or done.set_result(self.output(tokens, logprobs, reason))
+        tokens = tokens[:CUT_AT] if cut else tokens
+        logprobs = response.logprobs.tolist()[: len(tokens)]
+        return self.output(tokens, logprobs, "aborted" if cut else "completed")
 
     def output(self, tokens, logprobs, reason):
         from verl.workers.rollout.replica import TokenOutput
@@ -146,12 +124,12 @@ class Server:
 
     async def abort_all_requests(self, reject_request=False):
         self.paused, self.rejecting = True, reject_request
-        if self.task is not None:
-            await asyncio.wait([self.task])
+        self.resumed.clear()
+        await asyncio.gather(*self.under_way, return_exceptions=True)
 
     async def resume_generation(self):
         self.paused = self.rejecting = False
-        self.begin()
+        self.resumed.set()
 
     async def release_kv_cache(self):
         assert self.paused, "the weights would change under the requests under way"
@@ -166,7 +144,7 @@ class Server:
         self.steps = steps
 
     async def sleep(self):
-        assert self.paused or not self.requests, "the engine sleeps with requests under way"
+        assert not self.under_way, "the engine sleeps with requests under way"
 
 
 def replica():
@@ -271,6 +249,23 @@ def register_engine(checkpoint_engines):
     checkpoint_engines.CheckpointEngineRegistry.register("cpu")(MailboxEngine)
 
 
+def wait_longer(services):
+    """Give a node of Ray five minutes to start: Ray's own 30 seconds are few on a busy machine."""
+    get_node = services.get_node
+
+    def patient(*arguments):
+        until = time.monotonic() + 300
+        while True:
+            try:
+                return get_node(*arguments)
+            except RuntimeError:  # it is not registered yet
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.5)
+
+    services.get_node = patient
+
+
 def hurry(buffers):
     """Look for finished prompts ten times a second instead of every two seconds."""
     init = buffers.ReplayBuffer.__init__
@@ -321,6 +316,7 @@ def as_learnt(trainer, name, row):
 
 if os.environ.get("VERL_PLATFORM") == "cpu":
     register()
+    wait_longer(ray._private.services)
     wrapt.register_post_import_hook(register_engine, "verl.checkpoint_engine.base")
     wrapt.register_post_import_hook(hurry, "verl.trainer.ppo.v1.replay_buffer")
 if os.environ.get("VERL_ON_CPU"):

@@ -10,7 +10,6 @@ import time
 import tomllib
 from collections import Counter, defaultdict
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -18,10 +17,10 @@ import pytest
 
 from rollwise.config import read_toml
 from rollwise.config.step import make_sampler, step_recipe
-from rollwise.integrations.verl.settings import split, train_config
+from rollwise.integrations.verl.settings import read_settings
 from rollwise.records import flatten
 from rollwise.records.states import load_sampler
-from rollwise.step import make_group
+from rollwise.step import Response, make_group
 from rollwise.step.step import make_groups
 
 HERE = Path(__file__).parent
@@ -123,7 +122,7 @@ def config_of(settings):
     for key, value in settings.items():
         section, _, name = key.rpartition(".")
         layers.append({section: {name: value}} if section else {name: value})
-    return train_config(split(layers)[0])
+    return read_settings(layers)[0]
 
 
 def metrics_of(folder):
@@ -165,9 +164,8 @@ def expected_advantages(config, pools, believed, learnt):
             logprobs = (
                 learnt[key, row["index"]][0]["logprobs"] if recipe.normalize_gradients else []
             )
-            tokens = range(row["tokens"])
-            drawn = SimpleNamespace(tokens=tokens, logprobs=logprobs, truncated=row["truncated"])
-            session.pools[key].take(row["reward"], drawn)
+            response = Response(range(row["tokens"]), np.array(logprobs))
+            session.pools[key].take(row["reward"], response)
     make = lambda pool: make_group(recipe, pool)  # noqa: E731
     return {
         (group.pool.key, pools[group.pool.key][place]["index"]): value
@@ -196,6 +194,8 @@ def check(folder, settings, problems=None, ahead=False):
     make = lambda: make_sampler(config, keys, columns_in(problems))  # noqa: E731
     alone, saved, believed, waiting = make(), make(), {}, []
     lines = {line["step"]: line for line in metrics_of(folder)}
+    if before := lines[0].get("heldout"):
+        alone.start_at(next(iter(before.values()))["value"])
     learnt, pools = learnt_rows(folder), recorded_pools(folder)
     assert sorted(learnt) == sorted(pools) == list(range(1, config.steps + 1))
     for step, used in sorted(pools.items()):

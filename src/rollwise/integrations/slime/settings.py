@@ -4,14 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.config import TrainConfig, make_config, read_toml
-from rollwise.config.base import Rule, merge, refusals
-from rollwise.config.defaults import SINGLE_RESPONSES
+from rollwise.config.base import Rule, refusals
 from rollwise.errors import ConfigError
 from rollwise.records import flatten
 
 PACKAGE = "rollwise.integrations.slime"
 
-SECTIONS = ("seed", "plugin_folder", "prompts", "belief", "advantage", "step")
+SECTIONS = ("method", "seed", "plugin_folder", "prompts", "belief", "advantage", "step")
 THRESHOLD = "grading.positive_threshold"
 
 RULES: tuple[Rule, ...] = (
@@ -34,8 +33,8 @@ RULES: tuple[Rule, ...] = (
 def read_settings(args: Any) -> TrainConfig:
     """Read the file that `rollwise_settings` names, and complete it by slime's arguments.
 
-    Without a file: single responses with a belief if slime draws one response per prompt
-    (`--n-samples-per-prompt`), else GRPO's groups.
+    Without a `method` in it: `single` if slime draws one response per prompt
+    (`--n-samples-per-prompt`), else `grpo`.
     """
     path = getattr(args, "rollwise_settings", None)
     given = read_toml(Path(path)) if path else {}
@@ -48,12 +47,13 @@ def read_settings(args: Any) -> TrainConfig:
         )
     samples = args.n_samples_per_prompt
     by_slime = {
+        "method": "single" if samples == 1 else "grpo",
         "seed": args.rollout_seed,
         "prompts": {"batch_size": args.rollout_batch_size},
         "exit": {"type": "fixed_count", "samples": samples},
         "learner": {"average": "tokens" if args.calculate_per_token_loss else "responses"},
     }
-    settings = make_config(merge(SINGLE_RESPONSES if samples == 1 else {}, by_slime), given)
+    settings = make_config(by_slime, given)
     rules: list[Rule] = [
         *RULES,
         ("rollout_batch_size", (settings.prompts.batch_size,), "`prompts.batch_size` says so"),

@@ -5,19 +5,20 @@ import json
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
+
+import numpy as np
 
 from rollwise.config.step import make_sampler, step_recipe
 from rollwise.errors import ConfigError, RunError
 from rollwise.integrations.slime.settings import PACKAGE, read_settings
 from rollwise.records.states import load_state, save_state
+from rollwise.sampling import Score
 from rollwise.sampling.draws import Key
-from rollwise.step import Episode, Rollouts, Usage, learn_from
+from rollwise.step import Response, Rollouts, learn_from
 from rollwise.step.asking import ask, session_arguments
-from rollwise.step.episodes import spans_by_mask
 from rollwise.tasks.columns import smoothed
 
 log = logging.getLogger(__name__)
@@ -102,37 +103,41 @@ class PromptSource:
 
         Samples that were aborted, or have no reward, are taken out of the loss.
         """
+        responses = list(map(_response, samples))
         with self._lock:
             self.rollouts += 1
-            rollouts = self._rollouts(samples)
+            rollouts = self._rollouts(samples, responses)
             step = learn_from(self.recipe, self.sampler, rollouts)
             self._under_way = set(self._waiting())
         self.metrics = step.metrics
         log.info("rollwise %d: %s", self.rollouts, json.dumps(step.metrics))
         known = {
-            id(response.sample): (response.reward, float(advantage))
+            response: (float(reward), float(advantage))
             for group in step.groups
-            for response, advantage in zip(group.responses, group.advantages, strict=True)
+            for response, reward, advantage in zip(
+                group.responses, group.members.rewards, group.advantages, strict=True
+            )
         }
-        for sample in samples:
-            sample.remove_sample |= id(sample) not in known
-        pairs = [known.get(id(sample), (0.0, 0.0)) for sample in samples]
+        for sample, response in zip(samples, responses, strict=True):
+            sample.remove_sample |= response not in known
+        pairs = [known.get(response, (0.0, 0.0)) for response in responses]
         return [reward for reward, _ in pairs], [advantage for _, advantage in pairs]
 
-    def _rollouts(self, samples: Sequence[Any]) -> Rollouts:
+    def _rollouts(self, samples: Sequence[Any], responses: Sequence[Response]) -> Rollouts:
         """Return a session whose pools hold these samples, and what they cost."""
         keys: list[Key] = list(dict.fromkeys(map(prompt_of, samples)))
         arguments = session_arguments(self.recipe, self.sampler, keys)
         rollouts = Rollouts(session := self.recipe.session(keys, self.rollouts, **arguments))
         for pool in session.pools.values():
             pool.exit_reason = "satisfied"
-        for sample in samples:
-            episode, pool = _episode(self.args, sample), session.pools[prompt_of(sample)]
-            rollouts.cost.tokens += episode.usage.tokens
-            if episode.reward is not None:
-                pool.take(episode.reward, episode)
-            else:
+        for sample, response in zip(samples, responses, strict=True):
+            rollouts.cost.tokens += response.figures.tokens
+            if sample.status.value == "aborted" or sample.reward is None:
                 session.lost += 1
+            else:
+                told = sample.reward if isinstance(sample.reward, dict) else {}
+                score = Score.of({**told, "score": sample.get_reward_value(self.args)})
+                session.pools[prompt_of(sample)].take(score, response)
         return rollouts
 
     def _ask(self, count: int) -> list[Any]:
@@ -171,26 +176,15 @@ def post_process_rewards(args: Any, samples: list[Any]) -> tuple[list[float], li
     return _SOURCES[id(args)].learn(samples)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampledEpisode(Episode):
-    """One of slime's samples; it has no reward if it failed."""
-
-    sample: Any
-
-
-def _episode(args: Any, sample: Any) -> SampledEpisode:
-    status, length, known = sample.status.value, sample.response_length, sample.rollout_log_probs
-    begin, mask = len(sample.tokens) - length, sample.loss_mask or [1] * length
-    logprobs = known if len(known or ()) == length else None
-    spans = spans_by_mask(sample.tokens[begin:], mask, logprobs)
-    own = [span for span in spans if span.logprobs is not None]
-    failed = status == "aborted" or sample.reward is None
-    return SampledEpisode(
-        spans=spans,
-        usage=Usage(sum(len(span.tokens) for span in own), turns=len(own)),
-        end="truncated" if status == "truncated" else "done",
-        reward=None if failed else float(sample.get_reward_value(args)),
-        sample=sample,
+def _response(sample: Any) -> Response:
+    length, logprobs = sample.response_length, sample.rollout_log_probs or ()
+    mask = np.array(sample.loss_mask or [1] * length, bool)
+    return Response(
+        tokens=sample.tokens[len(sample.tokens) - length :],
+        logprobs=np.array(logprobs, np.float32) if len(logprobs) == length else (),
+        truncated=sample.status.value == "truncated",
+        mask=mask,
+        turns=int(np.count_nonzero(np.diff(mask, prepend=False) & mask)),
     )
 
 

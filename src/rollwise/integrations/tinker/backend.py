@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import AutoConfig, GenerationConfig
 
-from rollwise.config import TrainConfig
+from rollwise.config import TrainConfig, make_config
 from rollwise.config.base import Rule, refusals
-from rollwise.engines.settings import context_of, end_tokens
+from rollwise.engines.ends import end_tokens
+from rollwise.engines.settings import context_of
 from rollwise.errors import ConfigError
 from rollwise.integrations.tinker.settings import KEY
 from rollwise.models.loading import load_tokenizer, model_path
@@ -77,12 +78,12 @@ class TinkerBackend:
 
 
 def unsupported(config: TrainConfig) -> list[str]:
-    """Say what each setting that Tinker cannot follow must be."""
+    """Describe what each setting that Tinker cannot follow must be."""
     rules: list[Rule] = [
         ("engine.type", ("transformers",), "Tinker draws, so leave it at its default"),
         ("engine.temperature", (1,), "Tinker learns at temperature 1"),
     ]
-    default, why = TrainConfig(), "Tinker cannot follow it"
+    default, why = make_config(), "Tinker cannot follow it"
     rules += [(name, (attrgetter(name)(default),), why) for name in UNCHANGED]
     wrong = refusals(rules, lambda name: attrgetter(name)(config))
     if config.model.lora_rank < 1:

@@ -3,9 +3,8 @@
 import asyncio
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,11 @@ from tinker import types
 from transformers import PreTrainedTokenizerBase
 
 from rollwise.engines.asynchronous import AsyncEngine, fit_for_a_log, refused_for_good
+from rollwise.engines.ends import text_of
 from rollwise.errors import EngineError
 from rollwise.integrations.tinker.settings import KEY
 from rollwise.sampling import Draw
-from rollwise.step.outcomes import Completion, LostDraw, Prompts, Result
+from rollwise.step.response import LostDraw, Response
 
 SEEDS = 2**31
 """Seeds are folded below this, because Tinker does not document how large they may be."""
@@ -34,11 +34,8 @@ class TinkerEngine(AsyncEngine):
         ends: Token ids that end a response.
         context: The most tokens of a prompt and its response together; None if unknown.
         max_new_tokens: Responses are cut here, or where the context ends.
-        batch_size: The most requests in flight; further draws wait here.
+        batch_size: The most requests in flight.
         draw_timeout: Seconds for one draw once it is sent, waiting in Tinker's queue included.
-
-    Raises:
-        EngineError: From `wait`: Tinker refuses a request for good (no access, a prompt too long).
     """
 
     def __init__(
@@ -52,22 +49,14 @@ class TinkerEngine(AsyncEngine):
     ) -> None:
         self._tokenizer, self._ends = tokenizer, sorted(ends)
         self._context, self._max_new_tokens = context or math.inf, max_new_tokens
-        self._draw_timeout = draw_timeout
         self._client: Any = None
-        super().__init__(batch_size, "tinker")
-
-    def submit(self, draws: Sequence[Draw], prompts: Prompts) -> None:
-        """Accept draws from the current weights; some may wait for a slot."""
-        for draw in draws:
-            complete = partial(self._complete, draw, list(prompts[draw.key]), self._client)
-            self._begin(draw, complete, self._draw_timeout)
+        super().__init__(batch_size, draw_timeout)
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Use `TinkerLearner.weights` from now on; draws in flight keep the weights they have."""
+        """Use `TinkerLearner.weights` from now on."""
         self._client = weights["client"]
 
-    async def _complete(self, draw: Draw, prompt: list[int], client: Any) -> Result:
-        """Ask for one response of T tokens, and wait for it while other draws continue."""
+    async def _respond(self, draw: Draw, prompt: list[int]) -> Response:
         request = {
             "prompt": types.ModelInput.from_ints(prompt),
             "num_samples": 1,
@@ -78,22 +67,19 @@ class TinkerEngine(AsyncEngine):
             ),
         }
         try:
-            answer = await asyncio.wrap_future(client.sample(**request).future())
+            answer = await asyncio.wrap_future(self._client.sample(**request).future())
         except (tinker.TinkerError, ValueError) as error:  # ValueError: no usable answer
             if refused_for_good(error):
                 raise EngineError(
                     f"Tinker refuses the prompt {draw.key!r} of {len(prompt)} tokens: "
                     f"{describe(error)}"
                 ) from None
-            return LostDraw(draw, describe(error))
-        return self._completion(draw, answer.sequences[0])
-
-    def _completion(self, draw: Draw, sequence: Any) -> Completion:
-        """Turn Tinker's answer into a completion: T tokens and their T log-probabilities."""
+            raise LostDraw(describe(error)) from None
+        sequence = answer.sequences[0]
         tokens = list(sequence.tokens)
-        text = str(self._tokenizer.decode(tokens, skip_special_tokens=True))
+        text = text_of(self._tokenizer, tokens, self._ends)
         logprobs = np.array(sequence.logprobs, np.float32)
-        return Completion(draw, tokens, logprobs, text, truncated=sequence.stop_reason == "length")
+        return Response(tokens, logprobs, text, truncated=sequence.stop_reason == "length")
 
 
 @contextmanager

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from tinker import types
 
 from rollwise.config import LearnerSettings, TrainConfig
 from rollwise.integrations.tinker.engine import as_engine_errors
-from rollwise.step import Example
+from rollwise.step.response import Example
 
 FILE = "tinker.json"
 """In a checkpoint's folder: the path at Tinker of weights and optimizer."""
@@ -51,7 +50,7 @@ class TinkerLearner:
         """
         parts = np.array_split(np.arange(len(examples)), self._settings.mini_batches)
         updates = [self._update([examples[i] for i in part]) for part in parts]
-        tokens = sum(example.drawn for example in examples)
+        tokens = sum(example.response.drawn for example in examples)
         return _metrics([update for update in updates if update], tokens, self._clips)
 
     def weights(self) -> Mapping[str, Any]:
@@ -99,9 +98,9 @@ class TinkerLearner:
         taught = [example for example in examples if example.advantage != 0]
         if not taught:
             return None
-        tokens = [sum(example.drawn for example in examples)] * len(taught)
+        tokens = [sum(example.response.drawn for example in examples)] * len(taught)
         if self._settings.average == "responses":
-            tokens = [len(examples) * max(1, example.drawn) for example in taught]
+            tokens = [len(examples) * max(1, example.response.drawn) for example in taught]
         data = list(map(make_datum, taught, tokens))
         with as_engine_errors("an update"):
             # Both requests are sent before waiting, so that Tinker runs them in one go.
@@ -120,16 +119,17 @@ def make_datum(example: Example, tokens: float) -> Any:
     sums the loss over tokens, and we average: advantages are divided by `tokens`. At the tokens of
     the prompt and of an environment, advantage and log-probability are 0.
     """
-    whole = [*example.prompt, *example.response]
+    response = example.response
+    whole = [*example.prompt, *response.tokens]
     before = np.zeros(len(example.prompt) - 1, np.float32)
-    advantages = np.full(len(example.response), example.advantage / tokens, np.float32)
-    if example.loss_mask is not None:
-        advantages[~example.loss_mask] = 0.0
+    advantages = np.full(len(response.tokens), example.advantage / tokens, np.float32)
+    if response.mask is not None:
+        advantages[~response.mask] = 0.0
     return types.Datum(
         model_input=types.ModelInput.from_ints(whole[:-1]),
         loss_fn_inputs={
             "target_tokens": np.array(whole[1:], np.int64),
-            "logprobs": np.concatenate([before, example.logprobs]).astype(np.float32),
+            "logprobs": np.concatenate([before, response.logprobs]).astype(np.float32),
             "advantages": np.concatenate([before, advantages]),
         },
     )
@@ -153,13 +153,15 @@ def _metrics(
 ) -> dict[str, float]:
     """Summarize a step's updates, each given by what it learned from and Tinker's output."""
     losses = [float(output.metrics["loss:sum"]) for _, output in updates]
-    learnt = [
-        pair
-        for taught, output in updates
-        for pair in zip(taught, output.loss_fn_outputs, strict=True)
-    ]
-    log_ratio = np.concatenate([np.zeros(0), *(_log_ratio(e, output) for e, output in learnt)])
-    advantages = np.concatenate([np.zeros(0), *(np.full(e.drawn, e.advantage) for e, _ in learnt)])
+    log_ratios, advantages_of = [np.zeros(0)], [np.zeros(0)]
+    for taught, output in updates:
+        for example, found in zip(taught, output.loss_fn_outputs, strict=True):
+            response = example.response
+            logprobs = np.asarray(found["logprobs"].data, np.float64)[-len(response.tokens) :]
+            own = logprobs if response.mask is None else logprobs[response.mask]
+            log_ratios.append(own - response.drawn_logprobs)
+            advantages_of.append(np.full(response.drawn, example.advantage))
+    log_ratio, advantages = np.concatenate(log_ratios), np.concatenate(advantages_of)
     ratio, held = np.exp(log_ratio), 0
     if clips is not None:  # beyond a bound, on the side that the advantage leads to
         above = (advantages > 0) & (ratio > clips["clip_high_threshold"])
@@ -171,10 +173,3 @@ def _metrics(
         "sampler_gap": float(np.abs(log_ratio).sum()) / max(1, len(log_ratio)),
         "importance_weight": float(ratio.mean()) if len(ratio) else 1.0,
     }
-
-
-def _log_ratio(example: Example, output: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Log-ratios of the trainer's probabilities to the sampler's, in nats, shape (D,)."""
-    logprobs = np.asarray(output["logprobs"].data, np.float64)[-len(example.response) :]
-    own = slice(None) if example.loss_mask is None else example.loss_mask
-    return logprobs[own] - example.drawn_logprobs

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from rollwise.sampling.checks import above_zero, setting
-from rollwise.training.settings import BackendSettings
+from rollwise.sampling.checks import Above0
+from rollwise.training.build import BackendSettings
 
 if TYPE_CHECKING:
     from rollwise.config import TrainConfig
-    from rollwise.training.backend import Backend
+    from rollwise.training.build import Backend
 
 KEY = "TINKER_API_KEY"
 """The environment variable that holds the key."""
@@ -22,19 +22,13 @@ class TinkerSettings(BackendSettings):
 
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"model": {"lora_rank": 32}}
 
-    base_model: str = setting("", "The model's name there, if it is not `model.path`.")
-    loss: Literal["ppo", "importance_sampling"] = setting(
-        "ppo",
-        "`ppo`: clipped by `learner.clip_low` and `clip_high`; `importance_sampling`: not clipped.",
-    )
-    draw_timeout: float = setting(
-        3600.0,
-        "Seconds for one response, waiting in Tinker's queue included; one that takes longer is "
-        "drawn again, a few times at most.",
-    )
-
-    def __post_init__(self) -> None:
-        above_zero("draw_timeout", self.draw_timeout)
+    base_model: str = ""
+    """The model's name on Tinker, if it is not `model.path`."""
+    loss: Literal["ppo", "importance_sampling"] = "ppo"
+    """`ppo`: clipped by `learner.clip_low` and `clip_high`; `importance_sampling`: not clipped."""
+    draw_timeout: Above0 = 3600.0
+    """Seconds for one response, including the wait in Tinker's queue; a response that takes longer
+    is retried a few times."""
 
     def open(self, config: "TrainConfig", checkpoint: Path | None) -> "Backend":
         """Sign in to Tinker; see `TinkerBackend`."""

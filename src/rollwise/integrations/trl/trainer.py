@@ -2,48 +2,47 @@
 
 import inspect
 import math
-from collections.abc import Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from accelerate.utils import gather_object
-from numpy.typing import NDArray
 from torch import Tensor
+from transformers.trainer_utils import get_last_checkpoint
 from trl import GRPOTrainer
-from trl.chat_template_utils import parse_response
 
-from rollwise.engines import Engine
+from rollwise import loops
+from rollwise.engines import BatchEngine, Response
 from rollwise.engines.transformers import TransformersEngine
 from rollwise.integrations.trl.engines import Graded, SharedEngine, TRLEngine
-from rollwise.integrations.trl.options import AdaptiveSampling, single_responses
-from rollwise.integrations.trl.requirements import (
+from rollwise.integrations.trl.methods import announcement, method_sampling
+from rollwise.integrations.trl.options import (
+    AdaptiveSampling,
+    Total,
     check_arguments,
     check_settings,
     reports_logprobs,
     takes_own_engine,
 )
+from rollwise.integrations.trl.state import FOLDER, SavedSampler, message_of, prompt_tokens
 from rollwise.records import numbers
-from rollwise.records.states import load_state, save_state
-from rollwise.sampling import RolloutSession
+from rollwise.records.states import load_state
+from rollwise.sampling import Draw, RolloutSession
 from rollwise.sampling.draws import Key
-from rollwise.step import RolloutCost, Step, TrainedGroup, take_step
-from rollwise.step.outcomes import Outcome
-from rollwise.step.session import finished, run_session
-
-FOLDER = "rollwise"
-"""In each of TRL's checkpoints, the state of the prompt sampler."""
+from rollwise.step import RolloutCost, Step, TrainedGroup, draw_session, take_step
 
 
 @dataclass(frozen=True)
 class Row:
     """A response in TRL's batch; one that does not count only fills it, and has no loss."""
 
-    completion: Outcome
+    draw: Draw
+    response: Response
     advantage: float
     counts: bool
 
@@ -57,9 +56,14 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     The sampler gets the pass rates before it is asked again. The rows of TRL's data loader and
     `shuffle_dataset` are ignored, because the sampler chooses the prompts. Evaluation is TRL's own.
 
+    At its start it prints what it does, and what differs from what was tested.
+
     Args:
-        sampling: Which prompts, how many responses, what is learned; by default
-            `single_responses()`.
+        method: How prompts are sampled, and what is learned, by a method's name; the configuration
+            that goes with it is `grpo_config(method)`.
+        sampling: The same in detail; by default `method_sampling(method)`.
+        correctness: The name of the reward function that says, by 0 or 1, whether a response is
+            correct. Single responses learn from it alone; the others are only logged.
         *args: Those of `GRPOTrainer`.
         **kwargs: Those of `GRPOTrainer`.
 
@@ -67,37 +71,47 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         ValueError: A setting of TRL's that cannot be combined with adaptive sampling, by name.
     """
 
-    def __init__(self, *args: Any, sampling: AdaptiveSampling | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        method: str = "single",
+        sampling: AdaptiveSampling | None = None,
+        correctness: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         check_arguments(inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments)
         super().__init__(*args, **kwargs)
         if sampling is None:
-            sampling = single_responses()
+            sampling = method_sampling(method, self.args.num_generations)
             if not reports_logprobs(self, sampling):
                 sampling = replace(sampling, normalize_gradients=False)
         grpo = self.args
-        self._recipe = sampling.recipe(
-            grpo.num_generations, grpo.scale_rewards, grpo.loss_type, grpo.seed
-        )
+        self._recipe = sampling.recipe(grpo)
         check_settings(self, sampling, self._recipe)
+        names, weights = self.reward_func_names, self.reward_weights.tolist()
+        by_belief = self._recipe.resolved_objective.uses_priors
+        self._reward = Total(names, weights, by_belief, correctness)
+        if self.is_world_process_zero():
+            print(announcement(self, sampling, self._recipe), flush=True)
         # TRL counts epochs and describes groups in its metrics by this attribute. It wants
         # `args.num_generations`, which stays as it is, to be at least 2.
         self.num_generations: int = self._recipe.group_size
         self._groups_per_step = grpo.generation_batch_size // self.num_generations
-        keys = range(len(self.train_dataset))
-        self.prompt_sampler = sampling.prompt_sampler(
-            keys=keys, batch_size=self._groups_per_step, seed=grpo.seed
-        )
+        size, keys = self._groups_per_step, range(len(self.train_dataset))
+        self.prompt_sampler = sampling.prompt_sampler(keys=keys, batch_size=size, seed=grpo.seed)
         self.sampling_steps = 0
         self._prompts: dict[Key, Sequence[int]] = {}
         self._rows: list[Row] | None = None
-        self._last_micro_batch = math.inf
+        self._micro_batches, self._last_micro_batch = 0, math.inf
+        self._figures: dict[str, list[float]] = defaultdict(list)
         self._engine = self._make_engine(sampling)
+        self.add_callback(SavedSampler(self))
 
     def _make_engine(self, sampling: AdaptiveSampling) -> SharedEngine:
         rows = sampling.engine_batch_size or (
             self.args.per_device_train_batch_size * self.args.steps_per_generation
         )
-        own: Engine
+        own: BatchEngine
         if takes_own_engine(self, sampling):
             model = self.accelerator.unwrap_model(self.model)
             longest, temperature = self.max_completion_length, self.temperature
@@ -107,51 +121,81 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
         return SharedEngine(own, self._grade, gather_object, rank, ranks)
 
-    def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
+    def _generate_and_score_completions(self, inputs: Any) -> Any:
         """Sample adaptively, and let TRL build its batch from that; evaluation is TRL's own."""
         if not self.model.training:
-            evaluated: dict[str, Any] = super()._generate_and_score_completions(inputs)
-            return evaluated
+            return super()._generate_and_score_completions(inputs)
         rows = self._sample()
         own = self._own_part(rows)
-        chosen = [self.train_dataset[row.completion.draw.key] for row in own]
-        with self._handing_over(rows, own):
-            output: dict[str, Any] = super()._generate_and_score_completions(chosen)
-        self._engine.forget()
+        logprobs = [list(map(float, row.response.logprobs)) for row in own]
+        found = {
+            "prompt_ids": [list(self._prompts[row.draw.key]) for row in own],
+            "completion_ids": [row.response.tokens for row in own],
+            "logprobs": logprobs if self.use_vllm else None,
+        }
+        self._rows = rows
+        self.rollout_func: Any = lambda prompts, trainer: found
+        try:
+            chosen = [self.train_dataset[row.draw.key] for row in own]
+            output = super()._generate_and_score_completions(chosen)
+        finally:
+            self._rows = self.rollout_func = None
         return self._with_advantages(output, rows, own)
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         """Train on a micro-batch; the last one of prompts with `visits` ends training."""
         loss: Tensor = super().training_step(*args, **kwargs)
-        self.control.should_training_stop |= self._step >= self._last_micro_batch
+        self._micro_batches += 1
+        self.control.should_training_stop |= self._micro_batches >= self._last_micro_batch
         return loss
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """Evaluate as TRL does; before the first step (`eval_on_start`), beliefs begin there."""
+        found: dict[str, float] = super().evaluate(*args, **kwargs)
+        reward = found.get("eval_reward", math.nan)
+        if self.sampling_steps == 0 and 0 <= reward <= 1:  # else it is no pass rate
+            self.prompt_sampler.start_at(reward)
+        return found
 
     def _sample(self) -> list[Row]:
         """Take a step of sampling; returns the rows of all processes."""
         self.sampling_steps += 1
         self._prompts.clear()
+        self._engine.graded.clear()
         self._engine.load_weights({})  # the engine shares the model, which has been updated
         step = take_step(self._recipe, self.prompt_sampler, self._roll_out, self.sampling_steps)
         self._log_step(step)
         if self.prompt_sampler.exhausted:
             ahead = self.args.steps_per_generation * self.num_iterations
-            self._last_micro_batch = self._step + ahead
+            self._last_micro_batch = self._micro_batches + ahead
         return make_rows(step.groups, self._groups_per_step, self.num_generations)
 
     def _roll_out(self, session: RolloutSession) -> RolloutCost:
         for key in session.pools:
-            self._prompts[key] = self._tokenize_prompts([self.train_dataset[key]["prompt"]])[0][0]
-        with self.accelerator.autocast():
-            return run_session(session, self._engine, self._prompts, self._totals)
+            prompt, options = self.train_dataset[key]["prompt"], self.chat_template_kwargs
+            self._prompts[key] = prompt_tokens(
+                self.processing_class, prompt, chat_template=self.chat_template, **options
+            )
 
-    def _grade(self, completions: Sequence[Outcome]) -> list[Graded]:
-        """Call TRL's reward functions."""
-        inputs = [self.train_dataset[completion.draw.key] for completion in completions]
+        async def draw() -> RolloutCost:
+            with self.accelerator.autocast():  # of the thread that draws: notebooks have another
+                return await draw_session(session, self._engine, self._prompts, self._total)
+
+        cost = loops.run(draw())
+        cost.tokens += self._engine.count_abandoned()
+        return cost
+
+    def _grade(self, responses: Mapping[Draw, Response]) -> list[Graded]:
+        inputs = [self.train_dataset[draw.key] for draw in responses]
         prompts = [row["prompt"] for row in inputs]
-        texts: list[Any] = [completion.text for completion in completions]
+        texts: list[Any] = [response.text for response in responses.values()]
         if not isinstance(prompts[0], str):
-            texts = [[self._message(completion)] for completion in completions]
-        token_ids = [completion.tokens for completion in completions]
+            tokenizer = self.processing_class
+            texts = [
+                [message_of(tokenizer, self._prompts[draw.key], response)]
+                for draw, response in responses.items()
+            ]
+        token_ids = [response.tokens for response in responses.values()]
         own = self._own_part(super()._calculate_rewards(inputs, prompts, texts, token_ids))
         logged = {name: values for name, values in self._pending_extra_logs.items() if values}
         self._pending_extra_logs.clear()
@@ -160,49 +204,15 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             for i, rewards in enumerate(own.double().tolist())
         ]
 
-    def _message(self, completion: Outcome) -> dict[str, Any]:
-        """Parse a response as TRL does, by the tokenizer's template if it has one."""
-        names = ("response_template", "response_schema")
-        if all(getattr(self.processing_class, name, None) is None for name in names):
-            return {"role": "assistant", "content": completion.text}
-        prompt = list(self._prompts[completion.draw.key])
-        parsed: dict[str, Any] = parse_response(
-            self.processing_class, completion.tokens, prefix=prompt
-        )
-        return parsed
+    async def _total(self, draw: Draw, response: Response) -> float:
+        """Add up a response's rewards; for single responses, tell whether it is correct."""
+        return self._reward.of(self._engine.graded[draw].rewards)
 
-    def _totals(self, completions: Sequence[Outcome]) -> list[Future[float]]:
-        """Add up rewards by their weights, of the functions that do not abstain."""
-        rewards = np.array([self._engine.graded[c.draw].rewards for c in completions])
-        weights: NDArray[np.float64] = self.reward_weights.double().cpu().numpy()
-        return [finished(total) for total in np.nansum(rewards * weights, axis=1).tolist()]
-
-    @contextmanager
-    def _handing_over(self, rows: Sequence[Row], own: Sequence[Row]) -> Any:
-        """Let TRL use the responses and rewards that are known already."""
-        done = [row.completion for row in own]
-        found = {
-            "prompt_ids": [list(self._prompts[completion.draw.key]) for completion in done],
-            "completion_ids": [completion.tokens for completion in done],
-            "logprobs": [each.logprobs.tolist() for each in done] if self.use_vllm else None,
-        }
-        self._rows = list(rows)
-        self.rollout_func: Any = lambda prompts, trainer: found
-        try:
-            yield
-        finally:
-            self.rollout_func, self._rows = None, None
-
-    def _calculate_rewards(
-        self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
-    ) -> Tensor:
+    def _calculate_rewards(self, *arguments: Any, **named: Any) -> Any:
         """Return the known rewards; in evaluation, TRL calls its reward functions."""
         if self._rows is None:
-            graded: Tensor = super()._calculate_rewards(
-                inputs, prompts, completions, completion_ids_list
-            )
-            return graded
-        found = [self._engine.graded[row.completion.draw] for row in self._rows]
+            return super()._calculate_rewards(*arguments, **named)
+        found = [self._engine.graded[row.draw] for row in self._rows]
         logged = [each.logged for each in self._own_part(found)]
         for column in dict.fromkeys(name for row in logged for name in row):
             self._pending_extra_logs[column] = [row.get(column) for row in logged]
@@ -231,24 +241,26 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         return whole[start : start + part]
 
     def _log_step(self, step: Step) -> None:
-        """Add the metrics of a step to those that TRL logs, as `rollwise/...`."""
         for name, value in numbers({"rollwise": step.metrics}).items():
-            self._metrics["train"][name].append(value)
+            self._figures[name].append(value)
 
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Save the state of the sampler, from one process, and what TRL saves and uploads."""
-        if self.args.should_save:
-            checkpoint = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
-            steps = self.sampling_steps
-            save_state(checkpoint / FOLDER, self.prompt_sampler, sampling_steps=steps)
-        super()._save_checkpoint(model, trial)
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log TRL's figures, and in training those of the generation steps since last time."""
+        if self.model.training:
+            logs |= {name: float(np.nanmean(values)) for name, values in self._figures.items()}
+            self._figures.clear()
+        super().log(logs, start_time)
 
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """Load what TRL loads, and the state of the sampler."""
-        super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is not None:
-            folder = Path(checkpoint) / FOLDER
-            (self.sampling_steps,) = load_state(folder, self.prompt_sampler, "sampling_steps")
+    def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Train; from a checkpoint, with the state of the prompt sampler that is kept in it."""
+        folder = resume_from_checkpoint
+        if folder is True:
+            folder = get_last_checkpoint(self.args.output_dir)
+        if folder:
+            (self.sampling_steps,) = load_state(
+                Path(folder) / FOLDER, self.prompt_sampler, "sampling_steps"
+            )
+        return super().train(resume_from_checkpoint, *args, **kwargs)
 
 
 def make_rows(groups: Sequence[TrainedGroup], count: int, size: int) -> list[Row]:
@@ -264,15 +276,15 @@ def make_rows(groups: Sequence[TrainedGroup], count: int, size: int) -> list[Row
             "functions abstained (None) on all"
         )
     blocks = [_block(group, size) for group in drawn[:count]]
-    missing = count - len(blocks)
     fillers = [[replace(row, advantage=0.0, counts=False) for row in block] for block in blocks]
-    blocks += [fillers[i % len(fillers)] for i in range(missing)]
+    blocks += islice(cycle(fillers), count - len(blocks))
     return [row for block in blocks for row in block]
 
 
 def _block(group: TrainedGroup, size: int) -> list[Row]:
     rows = [
-        Row(response, float(advantage), counts=not group.dropped)
+        Row(response.draw, response, float(advantage), counts=not group.dropped)
         for response, advantage in zip(group.responses, group.advantages, strict=True)
     ]
-    return rows + [Row(group.pool.responses[0], 0.0, counts=False)] * (size - len(rows))
+    filler = group.pool.responses[0]
+    return rows + [Row(filler.draw, filler, 0.0, counts=False)] * (size - len(rows))

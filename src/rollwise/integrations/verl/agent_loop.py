@@ -1,10 +1,13 @@
 """verl's rollout workers, with a session for each prompt."""
 
+import asyncio
 import logging
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from typing import Any
 
+import numpy as np
 import ray
 import transfer_queue as tq
 from omegaconf import OmegaConf
@@ -14,26 +17,44 @@ from rollwise.config.step import step_recipe
 from rollwise.errors import RunError
 from rollwise.integrations.verl.client import SEEDED
 from rollwise.integrations.verl.reports import Order, PromptReport
-from rollwise.integrations.verl.rollout import run_session
 from rollwise.integrations.verl.settings import LAST_TURN, NAME, OLDEST, settings_of
-from rollwise.sampling import Draw, Group, Pool
-from rollwise.sampling.objectives import advantages_by
-from rollwise.step import Episode, StepRecipe, TrainedGroup, Usage, make_group
-from rollwise.step.episodes import spans_by_mask
+from rollwise.sampling import Draw, Score
+from rollwise.step import LostDraw, Response, StepRecipe, draw_session, make_group
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Graded(Episode):
-    """What an agent loop made of a draw, with what verl needs to train on it."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Graded(Response):
+    """What an agent loop made of a draw, with what verl needs to train on it.
 
-    draw: Draw
-    text: str  # one line per turn; empty if it is not recorded
-    reward: float
+    Its `reward` is a `Score`: what the policy learns from, and `acc`, which steers sampling.
+    """
+
     outputs: Sequence[Any]  # verl's own form of the response: one or more rows to train on
     fields: dict[str, Any]  # what verl stores beside it
     weights: tuple[int, int]  # the versions that drew its first and its last token
+
+
+@dataclass
+class LoopEngine:
+    """Draws by verl's agent loops, which grade too; whatever one raises loses its draw."""
+
+    play: Callable[[Draw], Awaitable[Graded]]
+    slots: int | None
+    drawn: list[Graded] = field(default_factory=list)
+
+    async def complete(self, draw: Draw, prompt: Sequence[int]) -> Graded:
+        """See `rollwise.engines.Engine`."""
+        try:
+            graded = await self.play(draw)
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise LostDraw(f"{draw} failed: {error!r}") from error
+        self.drawn.append(graded)
+        return graded
 
 
 class SessionWorker:
@@ -64,7 +85,8 @@ class SessionWorker:
         await tq.async_kv_put(key=uid, partition_id="train", tag={"status": "running"})
         try:
             order = Order(**prompt.pop(NAME))
-            report = await self._sample(order, prompt, sampling_params, trajectory, trace)
+            options = {"trajectory": trajectory, "trace": trace}
+            report = await self._sample(order, prompt, sampling_params, **options)
             tag = {"status": "finished", NAME: asdict(report)}
         except Exception:
             log.exception("prompt %s failed", uid)
@@ -72,46 +94,39 @@ class SessionWorker:
         await tq.async_kv_put(key=uid, partition_id="train", tag=tag)
 
     async def _sample(
-        self,
-        order: Order,
-        prompt: dict[str, Any],
-        sampling_params: dict[str, Any],
-        trajectory: dict[str, Any],
-        trace: bool,
+        self, order: Order, prompt: dict[str, Any], params: dict[str, Any], **options: Any
     ) -> PromptReport:
         """Sample a prompt and store its group's rows."""
         priors = None if order.prior is None else [order.prior]
         session = self.recipe.session([order.key], order.step, priors=priors)
-        pool, drawn = session.pools[order.key], list[Graded]()
+        pool, schedule = session.pools[order.key], session.schedule
         seeded = self.config.actor_rollout_ref.rollout.name in SEEDED
+
+        async def play(draw: Draw) -> Graded:
+            own = params | ({"seed": draw.seed} if seeded else {})
+            outputs, fields = await self._run_agent_loop(  # type: ignore[attr-defined]
+                own, session_id=draw.index, **options, **prompt
+            )
+            return self._graded(draw, outputs, fields, order.recorded)
+
+        engine = LoopEngine(play, schedule.max_samples if schedule.draws_ahead else None)
 
         def too_old() -> bool:
             """Whether a new draw would wait for weights that are too new for the oldest one."""
-            versions = [version for graded in drawn for version in graded.weights]
-            return len(pool) > 0 and max(versions) - min(versions) >= self.most_off_policy
+            versions = [version for graded in engine.drawn for version in graded.weights]
+            stale = bool(versions) and max(versions) - min(versions) >= self.most_off_policy
+            return self.mode != "sync" and len(pool) > 0 and stale
 
-        async def respond(draw: Draw) -> tuple[float, Graded]:
-            params = sampling_params | ({"seed": draw.seed} if seeded else {})
-            outputs, fields = await self._run_agent_loop(  # type: ignore[attr-defined]
-                params, trajectory=trajectory, trace=trace, session_id=draw.index, **prompt
-            )
-            drawn.append(graded := self._graded(draw, outputs, fields, order.recorded))
-            # Sampling is steered by correctness as graded (`acc`), and the policy learns from the
-            # score, which may be shaped, for instance by length.
-            accuracy = outputs[-1].extra_fields.get("reward_extra_info", {}).get("acc")
-            return graded.reward if accuracy is None else float(accuracy), graded
-
-        await run_session(session, respond, None if self.mode == "sync" else too_old)
+        cost = await draw_session(session, engine, {}, reward_of, too_old=too_old)
         if not len(pool):
             raise RunError("none of its draws could be completed")
-        group = by_scores(self.recipe, make_group(self.recipe, pool))
+        group = make_group(self.recipe, pool)
         for chosen in group.responses:
             await super()._agent_loop_postprocess(chosen.outputs, False, **chosen.fields)  # type: ignore[misc]
         answer = str(prompt.get("reward_model", {}).get("ground_truth", ""))
         question = str(prompt["raw_prompt"][-1]["content"])
         records = list(group.records(session.step, question, answer)) if order.recorded else []
-        tokens = sum(graded.usage.tokens for graded in drawn)
-        return PromptReport.of(session, group, tokens, records)
+        return PromptReport.of(session, group, cost.tokens, records)
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **fields: Any) -> Any:
         """Grade a response and hand it back; verl would store it for training right away."""
@@ -132,30 +147,41 @@ class SessionWorker:
         final = outputs[-1]
         if final.reward_score is None:
             raise ValueError("neither the agent loop nor a grader gave the response a reward")
-        rows = [
-            (o.prompt_ids, spans_by_mask(o.response_ids, o.response_mask, o.response_logprobs))
-            for o in outputs
-        ]
-        spans = [span for _, part in rows for span in part]
-        own = [span for span in spans if span.logprobs is not None]
-        said = (self.tokenizer.decode(s.tokens, skip_special_tokens=True) for s in spans)
+        turns = [turn for output in outputs for turn in turns_of(output)]
+        said = (self.tokenizer.decode(tokens, skip_special_tokens=True) for _, tokens in turns)
+        first, info = outputs[0].extra_fields, final.extra_fields.get("reward_extra_info", {})
         full = len(final.response_ids) >= self.config.actor_rollout_ref.rollout.response_length
-        cut = full and final.response_ids[-1] != self.tokenizer.eos_token_id
         return Graded(
-            spans=rows[0][1],
-            branches=rows[1:],
-            usage=Usage(sum(len(span.tokens) for span in own), turns=len(own)),
-            end="truncated" if cut else "done",
-            reward=float(final.reward_score),
+            **row_of(outputs[0]),
+            branches=[(output.prompt_ids, Response(**row_of(output))) for output in outputs[1:]],
+            turns=sum(drawn for drawn, _ in turns),
+            truncated=full and final.response_ids[-1] != self.tokenizer.eos_token_id,
+            reward=Score.of({**info, "score": final.reward_score}),
+            transcript="\n".join(said) if with_text else None,
             draw=draw,
-            text="\n".join(said) if with_text else "",
             outputs=outputs,
             fields=fields,
-            weights=(
-                int(outputs[0].extra_fields["min_global_steps"]),
-                int(final.extra_fields["max_global_steps"]),
-            ),
+            weights=(int(first["min_global_steps"]), int(final.extra_fields["max_global_steps"])),
         )
+
+
+async def reward_of(draw: Draw, response: Response) -> Any:
+    """Return the reward that an agent loop's response has."""
+    return response.reward
+
+
+def row_of(output: Any) -> dict[str, Any]:
+    """Return what a `Response` has of a row of verl's."""
+    logprobs = np.array(output.response_logprobs or (), np.float32)
+    mask = np.array(output.response_mask, bool)
+    return {"tokens": output.response_ids, "logprobs": logprobs, "mask": mask}
+
+
+def turns_of(output: Any) -> Iterator[tuple[bool, list[int]]]:
+    """Split a row into turns: whether the model drew one, and its tokens."""
+    pairs = zip(output.response_mask, output.response_ids, strict=True)
+    for drawn, turn in groupby(pairs, key=lambda pair: bool(pair[0])):
+        yield drawn, [token for _, token in turn]
 
 
 def last_turn(mask: Sequence[int]) -> tuple[int, int]:
@@ -165,23 +191,8 @@ def last_turn(mask: Sequence[int]) -> tuple[int, int]:
     return start, stop
 
 
-def by_scores(recipe: StepRecipe, group: TrainedGroup) -> TrainedGroup:
-    """Compute a group's advantages from scores, if these differ from the pool's rewards.
-
-    The responses are `Graded`. An objective that ignores rewards keeps its advantages.
-    """
-    objective, pool = recipe.resolved_objective, group.pool
-    scores = [response.reward for response in pool.responses]
-    if not objective.looks_at_rewards or scores == pool.rewards.tolist():
-        return group
-    scored = Pool(pool.key, scores, pool.responses, pool.positive_threshold)
-    scored.exit_reason, scored.prior, scored.stopping = pool.exit_reason, pool.prior, pool.stopping
-    members = Group(group.members.indices, scored.rewards[group.members.indices])
-    return replace(group, advantages=advantages_by(objective, scored, members))
-
-
 def unusable(outputs: Sequence[Any], needs_logprobs: bool) -> str | None:
-    """Say what is missing in what an agent loop returned; None if it can be trained on."""
+    """Describe what is missing in what an agent loop returned; None if it can be trained on."""
     if not outputs or not outputs[-1].response_ids:
         return "returned no response"
     for output in outputs:

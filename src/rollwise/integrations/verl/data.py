@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rollwise.config import TrainConfig
+from rollwise.errors import RunError
 from rollwise.files import written_whole
 from rollwise.tasks import Problem
 from rollwise.tasks.columns import feature_columns
@@ -18,19 +19,22 @@ from rollwise.training.data import check_batch, read_both
 EXTRA = pa.struct([("index", pa.int64()), ("key", pa.string()), ("features", pa.string())])
 
 
-def write_data(config: TrainConfig, train_file: Path, heldout_file: Path) -> None:
-    """Write the problems that settings name in verl's schema; no problem is in both files."""
+def write_data(config: TrainConfig, train_file: Path, heldout_file: Path, begun: bool) -> None:
+    """Write the problems that settings name in verl's schema; no problem is in both files.
+
+    A RunError if the files of a run that has `begun` have other problems.
+    """
     train, heldout = read_both(config)
     check_batch(config, len(train))
-    _write(train, train_file)
-    _write(heldout[: config.evaluation.problems], heldout_file)
+    _write(train, train_file, begun)
+    _write(heldout[: config.evaluation.problems], heldout_file, begun)
 
 
-def _write(problems: Sequence[Problem], path: Path) -> None:
+def _write(problems: Sequence[Problem], path: Path, begun: bool) -> None:
     columns = feature_columns(problems)
     features = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     extra = [
-        {"index": i, "key": problem.key, "features": json.dumps(features[i])}
+        {"index": i, "key": problem.key, "features": json.dumps(features[i], default=str)}
         for i, problem in enumerate(problems)
     ]
     rows = {
@@ -39,9 +43,15 @@ def _write(problems: Sequence[Problem], path: Path) -> None:
         "reward_model": [{"style": "rule", "ground_truth": p.answer} for p in problems],
         "extra_info": pa.array(extra, EXTRA),
     }
+    table = pa.table(rows)
+    if begun and path.exists() and pq.read_table(path).to_pylist() != table.to_pylist():
+        raise RunError(
+            f"the problems are not those in {path}, with which the run was begun: put the data "
+            "back as they were, or give another --output"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial:
-        pq.write_table(pa.table(rows), partial)
+        pq.write_table(table, partial)
 
 
 def read_prompts(rows: Any, prompt_key: str) -> tuple[dict[str, int], dict[str, list[Any]]]:

@@ -28,9 +28,6 @@ PLAIN_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}
 ACTOR = "actor_rollout_ref.actor"
 MODEL = "actor_rollout_ref.model"
 
-AGGREGATIONS = {"tokens": "token-mean", "responses": "seq-mean-token-mean"}
-"""`learner.average` -> verl's name for it."""
-
 SAME = {
     "data.train_batch_size": "prompts.batch_size",
     "data.max_prompt_length": "data.max_prompt_tokens",
@@ -86,6 +83,7 @@ def overrides(
     `config`. Those in `verl`, verl's own, take precedence. `data`: the training and held-out file.
     """
     own, learner = flatten(verl, "."), config.learner
+    by_token = learner.average == "tokens"
     longest = config.data.max_prompt_tokens + config.engine.max_new_tokens
     at_a_time = learner.micro_batch_tokens or MICRO_BATCH_TOKENS
     derived = {
@@ -95,7 +93,7 @@ def overrides(
         **_mode(config, own.pop(MODE, "sync")),
         f"{ACTOR}.ppo_mini_batch_size": config.prompts.batch_size // learner.mini_batches,
         f"{ACTOR}.ppo_max_token_len_per_gpu": max(at_a_time, longest),
-        f"{ACTOR}.loss_agg_mode": AGGREGATIONS[learner.average],
+        f"{ACTOR}.loss_agg_mode": "token-mean" if by_token else "seq-mean-token-mean",
         "algorithm.rollout_correction.bypass_mode": learner.old_logprobs == "engine",
         "reward.num_workers": config.grading.workers or 8,
         # An epoch has at least one step, so that the number of steps ends the run.

@@ -1,6 +1,7 @@
 """The run's folder, as verl's driver writes it."""
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 from rollwise.config import TrainConfig
@@ -30,7 +31,7 @@ class Recorder:
         if step:
             self._began -= self.folder.read_metrics()[-1]["elapsed"]
             return
-        self.folder.write_config(self._config.model_dump(mode="json"))
+        self.folder.write_config(asdict(self._config))
         self.step({"step": 0, **({"heldout": heldout} if heldout else {})})
 
     def step(self, metrics: Row) -> None:

@@ -11,11 +11,10 @@ from rollwise.integrations.verl.reports import PromptReport
 from rollwise.integrations.verl.settings import NAME
 
 FAILURES = 1000
-"""An asynchronous run ends after this many failed prompts within a step, instead of asking for
-others."""
+"""So many failed prompts within a step end an asynchronous run, instead of asking for others."""
 
 
-class _Pools:
+class PoolReplayBuffer(ReplayBuffer):
     """Also collects the report of each prompt, and leaves out groups without signal."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -36,33 +35,25 @@ class _Pools:
             self.failed.update(set(selected_prompt_uids) - found.keys())
             if not found:
                 raise _failed(f"all {len(self.failed)} prompts")
-        batch = super()._materialize_batch(  # type: ignore[misc]
-            partition_id, selected_prompt_uids, partition_snapshot
-        )
+        batch = super()._materialize_batch(partition_id, selected_prompt_uids, partition_snapshot)
         if partition_id != "train":
             return batch
         kept = rows_in_order(batch.keys, self.reports)
         if dropped := set(range(len(batch.keys))).difference(kept):
             tq.kv_clear(keys=[batch.keys[row] for row in dropped], partition_id=partition_id)
-        return KVBatchMeta(
-            partition_id=partition_id,
-            keys=[batch.keys[row] for row in kept],
-            tags=[batch.tags[row] for row in kept],
-        )
+        keys, tags = ([whole[row] for row in kept] for whole in (batch.keys, batch.tags))
+        return KVBatchMeta(partition_id=partition_id, keys=keys, tags=tags)
 
 
-class PoolReplayBuffer(_Pools, ReplayBuffer):
-    """For verl's synchronous trainer."""
-
-
-class AsyncPoolReplayBuffer(_Pools, ReplayBufferAsync):
+class AsyncPoolReplayBuffer(PoolReplayBuffer, ReplayBufferAsync):
     """For verl's asynchronous trainers: hands over groups, the oldest first, as they complete."""
 
     def _evict_terminal_groups(
         self, global_steps: int, partition_id: str, eviction_reasons: Any
     ) -> Any:
         """Remember the prompts that have failed; verl leaves them out, and asks for others."""
-        self.failed.update(eviction_reasons[2])
+        if partition_id == "train":
+            self.failed.update(self.failure_keys[partition_id])
         if len(self.failed) >= FAILURES:
             raise _failed(f"{len(self.failed)} prompts of a step")
         return super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
@@ -78,12 +69,9 @@ def rows_in_order(names: list[str], reports: dict[str, PromptReport]) -> list[in
     verl cannot train on nothing: if no group carries signal, the first one stays, with advantages
     of 0.
     """
-    signal = {uid for uid, report in reports.items() if not report.dropped}
-    signal = signal or set([uid for uid, report in reports.items() if report.members][:1])
-    position = {uid: place for place, uid in enumerate(reports) if uid in signal}
-    kept = []
-    for row, name in enumerate(names):
-        uid, index, part = name.rsplit("_", 2)
-        if uid in position:
-            kept.append((position[uid], int(index), int(part), row))
+    signal = [uid for uid, report in reports.items() if not report.dropped]
+    signal = signal or [uid for uid, report in reports.items() if report.members][:1]
+    position = {uid: place for place, uid in enumerate(signal)}
+    parts = [(name.rsplit("_", 2), row) for row, name in enumerate(names)]
+    kept = [(position[uid], int(i), int(j), row) for (uid, i, j), row in parts if uid in position]
     return [row for *_, row in sorted(kept)]

@@ -5,16 +5,16 @@ also in a checkpoint.
 """
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rollwise.records import Row
-from rollwise.sampling import Group, Pool, RolloutSession
+from rollwise.sampling import Group, Pool, RolloutSession, Score
 from rollwise.sampling.draws import ExitReason, Key
 from rollwise.step import TrainedGroup
-from rollwise.step.episodes import ResponseFigures
+from rollwise.step.response import Figures
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class PromptReport:
     """One prompt's sampling: its pool of N responses, in draw order, and its group of k members."""
 
     key: Key
-    rewards: list[float]  # what the exit rule looked at, N of them
+    rewards: list[Any]  # N numbers, or what `Score.of` reads
     indices: list[int]  # the draw index of each response
-    figures: list[list[Any]]  # the fields of each response's `ResponseFigures`, shape (N, 7)
+    figures: list[list[Any]]  # each response's `Figures`, shape (N, 7)
     # The version of the weights that drew each response's first token: the step after whose update
     # they were loaded.
     weights: list[int]
@@ -56,9 +56,9 @@ class PromptReport:
         pool = group.pool
         return cls(
             key=pool.key,
-            rewards=pool.rewards.tolist(),
+            rewards=[Score.of(reward).told for reward in pool.scores],
             indices=[response.draw.index for response in pool.responses],
-            figures=[list(astuple(ResponseFigures.of(response))) for response in pool.responses],
+            figures=[list(response.figures) for response in pool.responses],
             weights=[response.weights[0] for response in pool.responses],
             exit_reason=pool.exit_reason or "exhausted",
             members=group.members.indices.tolist(),
@@ -73,8 +73,10 @@ class PromptReport:
 
     def group(self, positive_threshold: float) -> TrainedGroup:
         """Rebuild the group, with figures as responses."""
-        figures = [ResponseFigures(*fields) for fields in self.figures]
-        pool = Pool(self.key, self.rewards, figures, positive_threshold)
+        figures = [Figures(*fields) for fields in self.figures]
+        pool = Pool(self.key, positive_threshold=positive_threshold)
+        for reward, of_response in zip(self.rewards, figures, strict=True):
+            pool.take(Score.of(reward), of_response)
         pool.exit_reason = self.exit_reason
         members = np.array(self.members, dtype=np.int64)
         group = Group(members, pool.rewards[members])

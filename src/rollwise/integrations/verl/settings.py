@@ -27,11 +27,7 @@ response's first token may lag behind."""
 LAST_TURN = f"{NAME}_last_turn"
 """The key, in a row's `extra_fields`, of where the model's last turn begins and ends."""
 
-TRAINERS = {
-    "sync": NAME,
-    "colocate_async": f"{NAME}_colocate_async",
-    "separate_async": f"{NAME}_separate_async",
-}
+TRAINERS = {"sync": NAME} | {m: f"{NAME}_{m}" for m in ("colocate_async", "separate_async")}
 """verl's trainers -> ours."""
 
 _BY_STEPS = "verl's trainer ends by steps"
@@ -69,16 +65,10 @@ def train_config(*layers: Mapping[str, Any]) -> TrainConfig:
 def read_settings(
     layers: Sequence[Mapping[str, Any]],
 ) -> tuple[TrainConfig, dict[str, Any], dict[str, Any]]:
-    """Read settings: ours with all defaults, those of ours that were given, and verl's own."""
-    given, own = split(layers)
-    config = train_config(given)
-    if wrong := unsupported(config, own.get(MODE, "sync")):
-        raise ConfigError("\n".join(wrong))
-    return config, given, own
+    """Read settings, where later layers win.
 
-
-def split(layers: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Separate our settings, where later layers win, from verl's, in dotted names."""
+    Returns ours with all defaults, those of ours that were given, and verl's own, in dotted names.
+    """
     given: dict[str, Any] = {}
     verl: dict[str, Any] = {}
     for layer in layers:
@@ -87,7 +77,10 @@ def split(layers: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str
             raise ConfigError(f"`verl` must be a table of verl's own settings; it is {own!r}")
         verl |= flatten(own, ".")
         given = merge(given, {key: value for key, value in layer.items() if key != "verl"})
-    return given, verl
+    config = train_config(given)
+    if wrong := unsupported(config, verl.get(MODE, "sync")):
+        raise ConfigError("\n".join(wrong))
+    return config, given, verl
 
 
 def settings_of(config: Any) -> TrainConfig:
@@ -114,7 +107,7 @@ def check(config: Any, settings: TrainConfig, mode: str = "sync") -> None:
 
 
 def unsupported(settings: TrainConfig, mode: str = "sync") -> list[str]:
-    """Say which settings a trainer of verl's, given by verl's name, cannot follow."""
+    """Return which settings a trainer of verl's, given by verl's name, cannot follow."""
     if not isinstance(mode, str) or mode not in TRAINERS:
         return [f"`{MODE}` must be one of {sorted(TRAINERS)}; it is {mode!r}"]
     wrong = refusals(RULES, lambda name: attrgetter(name)(settings))
@@ -144,7 +137,7 @@ def check_steps(settings: TrainConfig, steps: int, problems: int) -> None:
 
 
 def _rules_for_verl(get: Callable[[str], Any], settings: TrainConfig, mode: str) -> list[Rule]:
-    """Say which values of verl's settings go with ours, and with what is drawn and graded."""
+    """Return which values of verl's settings go with ours, and with what is drawn and graded."""
     size = settings.prompts.batch_size
     same = {
         "algorithm.adv_estimator": NAME,
@@ -167,6 +160,8 @@ def _rules_for_verl(get: Callable[[str], Any], settings: TrainConfig, mode: str)
         ("algorithm.filter_groups.enable", (None, False), "`group.zero_variance` decides that"),
         ("data.gen_batch_size", (None, size), "a step's prompts are asked at once"),
     ]
+    if mode != "sync":
+        rules.append((STRATEGY, ("wait",), "requested prompts must be waited for"))
     if settings.step.normalize_gradients:
         reason = "`step.normalize_gradients` estimates gradients from them"
         rules.append((f"{ROLLOUT}.calculate_log_probs", (True,), reason))
@@ -177,10 +172,9 @@ def _rules_for_verl(get: Callable[[str], Any], settings: TrainConfig, mode: str)
 
 
 def _too_old(get: Callable[[str], Any], mode: str) -> list[str]:
-    """Say which of verl's settings would make responses too old, or not correct for their age."""
+    """Return the settings of verl's that make responses too old, or not correct for their age."""
     oldest, warm_up = get(OLDEST) or 0, f"trainer.v1.{mode}.num_warmup_batches"
-    correction, ahead = "algorithm.rollout_correction", get(warm_up) or 0
-    wrong = refusals([(STRATEGY, ("wait",), "requested prompts must be waited for")], get)
+    correction, ahead, wrong = "algorithm.rollout_correction", get(warm_up) or 0, list[str]()
     if oldest < 2:
         wrong.append(f"`{OLDEST}` must be at least 2, for the updates of one step; it is {oldest}")
     if ahead >= oldest:

@@ -8,7 +8,6 @@ are in no figure yet: verl's queue later hands over those that have ended, and a
 again, with the same seeds.
 """
 
-import os
 import uuid
 from collections import Counter
 from dataclasses import asdict
@@ -20,7 +19,7 @@ import torch
 import transfer_queue as tq
 from omegaconf import open_dict
 from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
-from verl.trainer.ppo.v1.trainer_base import register_trainer
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
 from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
 from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
@@ -34,6 +33,7 @@ from rollwise.integrations.verl.data import read_prompts
 from rollwise.integrations.verl.records import Recorder, seconds
 from rollwise.integrations.verl.reports import Order, PromptReport
 from rollwise.integrations.verl.settings import NAME, TRAINERS, check, check_steps, settings_of
+from rollwise.integrations.verl.upstream import UPSTREAM
 from rollwise.records import Row, numbers
 from rollwise.records.states import load_state, save_state
 from rollwise.releases import unmet
@@ -44,28 +44,21 @@ from rollwise.step.asking import ask, session_arguments
 from rollwise.step.step import conclude, make_groups
 
 
-class PoolTrainer:
-    """Overrides of verl's trainers: asks a sampler for prompts, and tells it their pass rates."""
+class PoolTrainer(PPOTrainer):
+    """verl's trainer, which asks a sampler for prompts, and tells it their pass rates."""
 
     mode: ClassVar[str]  # verl's name of the trainer
     client: ClassVar[type[CancellingClient]] = ResumingClient
-    config: Any
-    train_dataset: Any
-    replay_buffer: Any
-    llm_server_manager: Any
-    global_steps: int
-    total_training_steps: int
-    timing_raw: dict[str, float]
 
     def __init__(self, config: Any) -> None:
-        if reason := unmet("verl"):
+        if reason := unmet("verl", UPSTREAM):
             raise ConfigError(reason)
         self.settings = settings_of(config)
         self.recipe = step_recipe(self.settings)
         check(config, self.settings, self.mode)
         with open_dict(config):
             config.trainer.v1.trainer_mode = self.mode  # verl's base class compares it
-        super().__init__(config)  # type: ignore[call-arg]
+        super().__init__(config)
         ADV_ESTIMATOR_REGISTRY[NAME] = self._advantages
         self._row_advantages: list[float] = []
         self._under_way: dict[str, Key] = {}  # verl's name -> key, of prompts that no step has used
@@ -76,13 +69,16 @@ class PoolTrainer:
 
     # Prompts.
 
-    def _init_dataloader(self) -> None:
-        super()._init_dataloader()  # type: ignore[misc]
+    def on_init_end(self) -> None:
+        """Make the sampler, and load its state if a checkpoint has been loaded."""
         rows = self.train_dataset.dataframe
         self.places, columns = read_prompts(rows, self.config.data.prompt_key)
         keys = list(self.places)
         self.sampler = make_sampler(self.settings, keys, columns)
         check_steps(self.settings, self.total_training_steps, len(keys))
+        if self.global_steps:
+            self._load_state()
+        super().on_init_end()
 
     def _next_train_batch(self, num_prompts: int | None = None) -> Any:
         """Ask for prompts that are not under way; verl's own data loader is not used."""
@@ -119,7 +115,7 @@ class PoolTrainer:
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
         """Take a step, tell the sampler the pass rates of its prompts, and measure it."""
         self._used = {}
-        batch = super().step(metrics, timing_raw)  # type: ignore[misc]
+        batch = super().step(metrics, timing_raw)
         self._tell()
         metrics.update(numbers({NAME: self._figures}))
         return batch
@@ -135,8 +131,7 @@ class PoolTrainer:
         session.failures = sum(report.failures for report in reports)
         session.lost = sum(report.lost for report in reports)
         cost = RolloutCost(tokens=sum(report.tokens for report in reports))
-        rollouts = Rollouts(session, cost=cost)
-        step = conclude(self.recipe, self.sampler, rollouts, groups)
+        step = conclude(self.recipe, self.sampler, Rollouts(session, cost=cost), groups)
         for uid in (*self._used, *failed):
             self._under_way.pop(uid)
         self._figures = step.metrics | {"failed_prompts": len(failed)}
@@ -151,7 +146,7 @@ class PoolTrainer:
         failed.clear()
         for report, group in self._used.values():
             values = report.by_draw(group)
-            self.recorder.folder.keep_samples(
+            self.recorder.folder.samples.keep(
                 row | {"step": number, "advantage": values.get(row["index"])}
                 for row in report.records
             )
@@ -179,7 +174,7 @@ class PoolTrainer:
             0.0 if tag.get("is_padding") else known[name.rsplit("_", 1)[0]]
             for name, tag in zip(batch.keys, batch.tags, strict=True)
         ]
-        return super()._compute_advantage(batch, metrics)  # type: ignore[misc]
+        return super()._compute_advantage(batch, metrics)
 
     def _advantages(
         self, token_level_rewards: torch.Tensor, response_mask: torch.Tensor, **others: Any
@@ -200,7 +195,7 @@ class PoolTrainer:
         given = config.actor.ppo_mini_batch_size, config.rollout.n
         config.actor.ppo_mini_batch_size, config.rollout.n = len(batch) // self._updates, 1
         try:
-            return super()._update_actor(batch, metrics)  # type: ignore[misc]
+            return super()._update_actor(batch, metrics)
         finally:
             config.actor.ppo_mini_batch_size, config.rollout.n = given
 
@@ -220,18 +215,14 @@ class PoolTrainer:
         folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
         progress = {"step": self.global_steps, "under_way": self._under_way}
         save_state(folder / NAME, self.sampler, **progress)
-        super()._save_checkpoint()  # type: ignore[misc]
+        super()._save_checkpoint()
 
-    def _load_checkpoint(self) -> None:
-        super()._load_checkpoint()  # type: ignore[misc]
-        if not self.global_steps:
-            return
-        trainer = self.config.trainer
-        folder = f"{trainer.default_local_dir}/global_step_{self.global_steps}"
-        if trainer.resume_mode == "resume_path":
-            folder = trainer.resume_from_path
-        path = Path(os.path.abspath(folder)) / NAME
-        (asked,) = load_state(path, self.sampler, "under_way")
+    def _load_state(self) -> None:
+        settings = self.config.trainer
+        folder = f"{settings.default_local_dir}/global_step_{self.global_steps}"
+        if settings.resume_mode == "resume_path":
+            folder = settings.resume_from_path
+        (asked,) = load_state(Path(folder).absolute() / NAME, self.sampler, "under_way")
         # verl clears the rows of a step only after its checkpoint.
         rows = (tq.kv_list("train") or {}).get("train", {})
         self._under_way = {uid: key for uid, key in asked.items() if uid in rows}
@@ -242,28 +233,31 @@ class PoolTrainer:
 
     def on_train_begin(self) -> None:
         """Start the run's records, or cut them back to its checkpoint."""
-        super().on_train_begin()  # type: ignore[misc]
+        if self._heldout and self.global_steps == 1:
+            self.sampler.start_at(next(iter(self._heldout.values()))["value"])
+        super().on_train_begin()  # which may ask for prompts
         self.recorder.begin(self.global_steps - 1, self._heldout)
-        self._heldout = None
+
+    def on_step_end(self) -> None:
+        """Log the step."""
+        super().on_step_end()
+        self.recorder.step(self._line())
+        if self.global_steps >= self.total_training_steps:
+            self.recorder.folder.flush_samples()
+
+    def on_validate_end(self) -> None:
+        """Log the step again, with its evaluation; the one before training comes with its begin."""
+        super().on_validate_end()
+        if self._figures and self._heldout:
+            self.recorder.step(self._line() | {"heldout": self._heldout})
 
     def _val_metrics_update(
         self, sources: Any, uids: Any, infos: Any, *others: Any, **more: Any
-    ) -> dict[str, float]:
+    ) -> Any:
         scores = infos.get("acc") or infos["reward"]
         self._heldout = heldout_figures(uids, scores, self.recipe.positive_threshold)
-        metrics: dict[str, float] = super()._val_metrics_update(  # type: ignore[misc]
-            sources, uids, infos, *others, **more
-        )
+        metrics = super()._val_metrics_update(sources, uids, infos, *others, **more)
         return metrics | numbers({NAME: {"heldout": self._heldout or {}}})
-
-    def _compute_metrics(self, *arguments: Any, global_steps: int, **options: Any) -> None:
-        super()._compute_metrics(*arguments, global_steps=global_steps, **options)  # type: ignore[misc]
-        line = self._line()
-        if self._heldout:
-            line["heldout"], self._heldout = self._heldout, None
-        self.recorder.step(line)
-        if global_steps >= self.total_training_steps:
-            self.recorder.folder.flush_samples()
 
     def _line(self) -> Row:
         return {"step": self.global_steps, **self._figures, "seconds": seconds(self.timing_raw)}

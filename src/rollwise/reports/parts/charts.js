@@ -91,11 +91,11 @@ class Chart {
       legend: { show: false },
       scales: {
         x: { time: false, range: (u, min, max) => this.xRange(min, max) },
-        y: { range: (u, min, max) => this.yRange(min, max) },
+        y: { range: (u, min, max) => this.yRange(min, max), distr: spec.log ? 3 : 1 },
       },
       axes: [
         { ...axis, label: this.axisLabel(), labelFont: "12px system-ui", labelSize: 18, size: 34, space: 55, incrs: () => (this.axis === "steps" || this.x.every(Number.isInteger) ? WHOLE : DISTANCES), values: (u, ticks) => ticks.map((tick) => this.xText(tick)) },
-        { ...axis, size: 52, values: (u, ticks) => ticks.map((tick) => (spec.unit === "share" ? Number((tick * 100).toFixed(2)) + " %" : short(tick))) },
+        { ...axis, size: 52, values: (u, ticks) => ticks.map((tick) => (spec.unit === "share" ? Number((tick * 100).toFixed(2)) + " %" : tick === null ? "" : short(tick))) },
       ],
       cursor: {
         drag: { x: true, y: false, setScale: false },
@@ -149,6 +149,7 @@ class Chart {
   }
 
   yRange(min, max) {
+    if (this.spec.log) return min === null ? [0.1, 1] : [min / 1.3, max * 1.3];
     if (min === null) { min = 0; max = 1; }
     const { low, high } = this.spec;
     if (this.spec.stacked) min = Math.min(0, min);

@@ -80,3 +80,9 @@ function makeSortable(table) {
 }
 
 document.querySelectorAll("table").forEach(makeSortable);
+
+// The list of contents: what the page's headings say.
+document.getElementById("contents").append(make("ul", {}, ...[...document.querySelectorAll("main h2")].map((heading, at) => {
+  heading.id ||= `part-${at}`;
+  return make("li", {}, make("a", { href: `#${heading.id}`, text: heading.textContent }));
+})));

@@ -45,11 +45,11 @@ const ORDERS = {
 
 // Which responses are looked for.
 const FILTERS = {
-  incorrect: ["incorrect", (row) => !(row.reward > report.threshold)],
+  incorrect: ["incorrect", (row) => !(row.acc > report.threshold)],
   truncated: ["cut off at the limit", (row) => row.truncated],
   unanswered: ["no answer found", (row) => row.answer === ""],
 };
-const NAMES = ["index", "reward", "advantage", "tokens", "truncated", "text", "answer"];
+const NAMES = ["index", "reward", "advantage", "tokens", "truncated", "text", "acc", "answer"];
 
 for (const prompt of report.prompts) {
   for (const each of prompt.responses) each.rows = each.rows.map((row) => Object.fromEntries(NAMES.map((name, at) => [name, row[at]])));
@@ -166,8 +166,8 @@ function stopped(prompt, at) {
 function visit(prompt, recorded) {
   const filter = browser.filter.value;
   const rows = filter ? recorded.rows.filter(FILTERS[filter][1]) : recorded.rows;
-  const correct = rows.filter((row) => row.reward > report.threshold);
-  const incorrect = rows.filter((row) => !(row.reward > report.threshold));
+  const correct = rows.filter((row) => row.acc > report.threshold);
+  const incorrect = rows.filter((row) => !(row.acc > report.threshold));
   const sides = make("div", { class: "sides" }, side("Correct", correct), side("Incorrect", incorrect));
   const left = filter ? make("p", { class: "soft", text: `${rows.length} of ${plural(recorded.rows.length, "response")}: ${FILTERS[filter][0]}.` }) : null;
   if (!prompt.visits) return [...(recorded.note ? [make("p", { class: "soft", text: recorded.note })] : []), ...(left ? [left] : []), sides];
