@@ -99,7 +99,7 @@ class Trial:
         assert code == 0, shown
 
     def result(self) -> dict:
-        """All that it came to: times apart, and a checkpoint's copies of the records with times."""
+        """All that it came to: times and resumptions apart, and a checkpoint's copies of the records with times."""
         return {
             str(path.relative_to(self.folder)): _content(path)
             for path in sorted(self.folder.rglob("*"))
@@ -121,7 +121,7 @@ def _content(path: Path):
     return path.read_bytes()
 
 
-TIMED = ("elapsed", "started", "checksum", "seconds")
+TIMED = ("elapsed", "started", "resumed", "checksum", "seconds")
 
 
 def processor_seconds() -> float:
