@@ -99,7 +99,7 @@ class Trial:
         assert code == 0, shown
 
     def result(self) -> dict:
-        """All that it came to: times and resumptions apart, and a checkpoint's copies of records."""
+        """All that it came to: times and resumptions apart, and what a checkpoint copies."""
         return {
             str(path.relative_to(self.folder)): _content(path)
             for path in sorted(self.folder.rglob("*"))
