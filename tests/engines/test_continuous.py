@@ -13,6 +13,7 @@ from tiny_models import END, LIMIT, PROMPTS, as_tokens, complete, make_draws, ma
 from rollwise import loops
 from rollwise.config import ModelSettings
 from rollwise.engines import attention
+from rollwise.engines.continuous import PrefixCache
 from rollwise.engines.kv_cache import SegmentedCache
 from rollwise.engines.tokens import TokenSampler
 from rollwise.engines.transformers import TransformersEngine, unfit_reason
@@ -135,6 +136,24 @@ def test_where_memory_does_not_suffice_fewer_are_drawn_and_no_token_is_drawn_twi
     assert engine.slots == 4
     assert [r.args for r in caplog.records] == [(8,), (4,)]
     assert sum(sampled) == sum(map(len, wanted.values()))
+
+
+@pytest.mark.parametrize("place", [(PrefixCache, "run"), (SegmentedCache, "fill")])
+def test_draws_that_memory_does_not_suffice_to_begin_are_begun_later(
+    model, tokenizer, monkeypatch, place
+):
+    engine, draws = TransformersEngine(model, tokenizer, LIMIT, batch_size=16), make_draws(10)
+    wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), draws))
+    whole = getattr(*place)
+
+    def bounded(cache, prompts):
+        if engine.slots > 4:
+            raise torch.OutOfMemoryError("too much")
+        return whole(cache, prompts)
+
+    monkeypatch.setattr(*place, bounded)
+    assert as_tokens(complete(engine, draws)) == wanted
+    assert engine.slots == 4
 
 
 def test_other_models_draw_in_batches_and_it_is_said(tokenizer, caplog):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rollwise.engines.vllm import SharedWeights
+from rollwise.engines.vllm_weights import SharedWeights
 from rollwise.engines.vllm_worker import PARENT, WeightReader
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
@@ -39,6 +39,21 @@ def test_another_process_reads_every_bit(tmp_path):
     for name, tensor in weights.items():
         assert torch.equal(read[name], tensor)
         assert read[name].dtype == tensor.dtype
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_matrices_are_rounded_to_the_precision_of_their_reader():
+    """Biases and norms, which may be held in more than that, are not."""
+    weights = {"matrix": torch.randn(3, 4), "norm": torch.randn(4), "mask": torch.ones(2, 2) > 0}
+    on_device = {name: tensor.cuda() for name, tensor in weights.items()}
+    shared = SharedWeights(on_device, torch.bfloat16)
+    read = torch.load(shared.path, weights_only=True)
+    shared.close()
+    assert torch.equal(read["matrix"], weights["matrix"].bfloat16())
+    assert read["matrix"].dtype == torch.bfloat16
+    assert torch.equal(read["norm"].cpu(), weights["norm"])
+    assert read["mask"].dtype == torch.bool
 
 
 CHILD = "import rollwise.engines.vllm_worker, time; print('up', flush=True); time.sleep(600)"

@@ -67,7 +67,8 @@ class EngineSettings(Checked):
 
     Attributes:
         needs_model: The engine draws with the model in this process, which is loaded for it. If
-            not, it gets its weights through `Engine.load_weights`, adapters merged in.
+            not, it gets its weights through `Engine.load_weights`, adapters merged in unless it
+            `takes_adapters`.
         can_train: The engine takes the learner's weights; if not, `train` refuses it.
         drawing_defaults: Setting -> its default where nothing is trained beside the engine. It
             applies to the engines that come with rollwise, not to plug-ins.
@@ -76,6 +77,14 @@ class EngineSettings(Checked):
     needs_model: ClassVar[bool] = False
     can_train: ClassVar[bool] = True
     drawing_defaults: ClassVar[Mapping[str, Any]] = {}
+
+    @property
+    def takes_adapters(self) -> bool:
+        """Whether `load_weights` takes adapters alone, under the names that peft gives them.
+
+        `EngineInputs.model` then has their configuration.
+        """
+        return False
 
     def open(self, inputs: EngineInputs) -> Engine:
         """Make the engine; if it has resources to release, it is a context manager.
@@ -122,10 +131,18 @@ class VLLMSettings(EngineSettings):
     """What vLLM does with GPU memory while the learner learns: 0 keeps it, 1 moves the weights to
     the host's memory and drops the cache, 2 drops both. Memory is taken back before the next draw.
     Needs a GPU."""
+    merge_adapters: bool = False
+    """Merge LoRA adapters into the weights for vLLM, for models whose adapters it does not take.
+    Rounding to vLLM's precision then loses small changes: most of them in bfloat16."""
     draw_timeout: Above0 = 600.0
     """Seconds for one response; one that takes longer is retried a few times."""
     restarts: Whole = 3
     """Maximum restarts of vLLM's process per run, if it dies."""
+
+    @property
+    def takes_adapters(self) -> bool:
+        """See base class."""
+        return not self.merge_adapters
 
     def open(self, inputs: EngineInputs) -> Engine:
         """Start vLLM with the weights at `inputs.path`."""
@@ -140,6 +157,7 @@ class VLLMSettings(EngineSettings):
             inputs.temperature,
             inputs.batch_size,
             self,
+            getattr(inputs.model, "peft_config", {}).get("default"),
         )
 
 

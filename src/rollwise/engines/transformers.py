@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 import torch
@@ -136,8 +137,11 @@ class TransformersEngine(BatchEngine):
         return found
 
     def _fill(self) -> None:
-        begun = list(self._waiting)[: self.slots - len(self._batch.drawing)]
-        self._batch.fill({draw: self._waiting.pop(draw) for draw in begun})
+        free = self.slots - len(self._batch.drawing)
+        begun = dict(islice(self._waiting.items(), free))
+        self._batch.fill(begun)
+        for draw in begun:  # not before: memory may run out
+            del self._waiting[draw]
 
 
 def unfit_reason(model: PreTrainedModel) -> str | None:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from rollwise import loops
 from rollwise.engines.asynchronous import AsyncEngine
 from rollwise.engines.ends import text_of
 from rollwise.engines.settings import VLLMSettings
+from rollwise.engines.vllm_weights import SavedAdapters, SharedWeights
 from rollwise.engines.vllm_worker import PARENT
 from rollwise.errors import EngineError
 from rollwise.sampling import Draw
@@ -59,6 +60,7 @@ class VLLMEngine(AsyncEngine):
         temperature: Sampling temperature; above 0.
         slots: The most responses drawn at a time.
         settings: How vLLM is run; by default with the defaults of `VLLMSettings`.
+        adapters: peft's configuration of the adapters that `load_weights` gets, if it gets those.
 
     Raises:
         EngineError: vLLM is not installed, or did not start.
@@ -74,13 +76,15 @@ class VLLMEngine(AsyncEngine):
         temperature: float = 1.0,
         slots: int = 256,
         settings: VLLMSettings | None = None,
+        adapters: Any = None,
     ) -> None:
         self.path, self.tokenizer, self.end_tokens = path, tokenizer, sorted(end_tokens)
         self.context, self.max_new_tokens = context, max_new_tokens
         self.temperature, self.settings = temperature, settings or VLLMSettings()
+        self.adapters = adapters if self.settings.takes_adapters else None
         super().__init__(slots, self.settings.draw_timeout)
         self.restarts, self._asleep = 0, False
-        self._weights: SharedWeights | None = None
+        self._weights: SharedWeights | SavedAdapters | None = None
         self._names, self._starting = map(str, count()), asyncio.Lock()
         self._llm = loops.run(self._start())
 
@@ -94,13 +98,16 @@ class VLLMEngine(AsyncEngine):
         return await super().complete(draw, prompt)
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Update the weights in place.
+        """Update the weights, or the adapters, in place.
 
-        `weights` are named as in the model's own files. A copy of them stays in the machine's
-        memory, for a restart.
+        `weights` are named as in the model's own files, adapters as in peft's. A copy stays in the
+        machine's memory, that of adapters in a temporary folder, for a restart.
         """
         self._drop_weights()  # before copying new ones: they are large
-        self._weights = SharedWeights(weights)
+        if self.adapters is None:
+            self._weights = SharedWeights(weights, self._llm.model_config.dtype)
+        else:
+            self._weights = SavedAdapters(weights, self.adapters)
         loops.run(self._take_weights())
 
     def sleep(self) -> None:
@@ -158,7 +165,10 @@ class VLLMEngine(AsyncEngine):
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
         try:
-            async for output in llm.generate(tokens_input(prompt), parameters, name):
+            adapters = self._weights.request() if isinstance(self._weights, SavedAdapters) else None
+            async for output in llm.generate(
+                tokens_input(prompt), parameters, name, lora_request=adapters
+            ):
                 response = output.outputs[0]
             return response
         except asyncio.CancelledError:
@@ -191,7 +201,7 @@ class VLLMEngine(AsyncEngine):
         # The process inherits this mask: only this one handles Ctrl-C.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            llm = start_process(self.path, self.context, self.slots, self.settings)
+            llm = start_process(self.path, self.context, self.slots, self.settings, self.adapters)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         await self._hand_over(llm)
@@ -204,7 +214,9 @@ class VLLMEngine(AsyncEngine):
 
     async def _hand_over(self, llm: Any) -> None:
         """Have vLLM read the latest weights, if it ever got any."""
-        if self._weights is not None:
+        if isinstance(self._weights, SavedAdapters):
+            await llm.add_lora(self._weights.request(load_inplace=True))
+        elif self._weights is not None:
             await llm.collective_rpc("read_weights", args=(self._weights.path,))
 
     async def _take_weights(self) -> None:
@@ -262,7 +274,9 @@ def _tokens_so_far(llm: Any, name: str) -> int:
     return sum(state.detokenizer.num_output_tokens() for state in states if state)
 
 
-def start_process(path: str, context: int, slots: int, settings: VLLMSettings) -> Any:
+def start_process(
+    path: str, context: int, slots: int, settings: VLLMSettings, adapters: Any = None
+) -> Any:
     """Start vLLM's asynchronous engine on the running event loop; the arguments are `VLLMEngine`'s.
 
     Raises:
@@ -297,34 +311,29 @@ def start_process(path: str, context: int, slots: int, settings: VLLMSettings) -
         generation_config="vllm",
         worker_extension_cls="rollwise.engines.vllm_worker.WeightReader",
         disable_log_stats=True,
+        **_adapter_options(adapters),
     )
     try:
         return AsyncLLM.from_engine_args(arguments)
     except (RuntimeError, ValueError, OSError) as error:
-        raise EngineError(f"vLLM did not start with {path}: {error}") from error
+        hint = "" if adapters is None else " (engine.merge_adapters runs without adapters)"
+        raise EngineError(f"vLLM did not start with {path}: {error}{hint}") from error
+
+
+def _adapter_options(adapters: Any) -> dict[str, Any]:
+    """Return vLLM's options for one set of adapters at a time."""
+    if adapters is None:
+        return {}
+    from vllm.config.lora import MaxLoRARanks
+
+    ranks = [rank for rank in get_args(MaxLoRARanks) if rank >= adapters.r]
+    if not ranks:
+        most = max(get_args(MaxLoRARanks))
+        raise EngineError(f"`model.lora_rank` must be at most {most} for vLLM; it is {adapters.r}")
+    return {"enable_lora": True, "max_lora_rank": min(ranks), "max_loras": 1, "max_cpu_loras": 1}
 
 
 def free_cached_memory() -> None:
     """Return memory that torch keeps for this process, but does not use, to the device."""
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.empty_cache()
-
-
-class SharedWeights:
-    """A model's weights in a file in memory, which is on no disk, for `torch.load`.
-
-    They are copied once, tensor by tensor, from any device. Linux only.
-
-    Attributes:
-        path: Where other processes of this user find the file while this process runs.
-    """
-
-    def __init__(self, weights: Mapping[str, Tensor]) -> None:
-        self._file = open(os.memfd_create("rollwise-weights"), "wb")  # noqa: SIM115
-        self.path = f"/proc/{os.getpid()}/fd/{self._file.fileno()}"
-        torch.save({name: tensor.detach() for name, tensor in weights.items()}, self._file)
-        self._file.flush()
-
-    def close(self) -> None:
-        """Free the memory; processes that have the file open keep what they read."""
-        self._file.close()

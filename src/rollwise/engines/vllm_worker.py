@@ -14,7 +14,7 @@ class WeightReader:
     """A method added to vLLM's worker, which becomes a subclass of this class too."""
 
     def read_weights(self, path: str) -> None:
-        """Reload the model's weights from `SharedWeights.path`."""
+        """Reload the model's weights from `vllm_weights.SharedWeights.path`."""
         weights = torch.load(path, "cpu", mmap=True, weights_only=True)
         self.reload_weights(weights_iterator=weights.items())  # type: ignore[attr-defined]
 

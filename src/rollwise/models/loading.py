@@ -113,6 +113,14 @@ def merged_weights(model: PreTrainedModel) -> Mapping[str, torch.Tensor]:
     return found
 
 
+def adapter_weights(model: PreTrainedModel) -> Mapping[str, torch.Tensor]:
+    """Return the adapters' weights alone, under the names in the files that `peft` writes."""
+    from peft import get_peft_model_state_dict
+
+    found: dict[str, torch.Tensor] = get_peft_model_state_dict(model, save_embedding_layers=False)
+    return found
+
+
 def for_sampling(model: PreTrainedModel) -> PreTrainedModel:
     """Return what responses are drawn from: a copy in bfloat16 on a GPU, else `model` itself."""
     return model if model.device.type != "cuda" else in_bfloat16(copy.deepcopy(model))

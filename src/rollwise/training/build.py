@@ -99,14 +99,17 @@ class LocalSettings(BackendSettings):
         """Load the model, that of the checkpoint if there is one, and make its learner."""
         import torch
 
-        from rollwise.models.loading import load_model
+        from rollwise.models.loading import adapter_weights, load_model, merged_weights
         from rollwise.training.learner import Learner
 
         config.check_engine()
         torch.manual_seed(config.seed)  # new adapters draw their weights from it
         model, tokenizer = load_model(config.model, checkpoint / "model" if checkpoint else None)
-        merged, temperature = not config.engine.kind.needs_model, config.engine.temperature
-        learner = Learner(model, config.learner, temperature, merged)
+        engine: Any = config.engine.make()
+        apart = engine.takes_adapters and config.model.lora_rank > 0
+        exported = adapter_weights if apart else merged_weights
+        weights_of = torch.nn.Module.state_dict if engine.needs_model else exported
+        learner = Learner(model, config.learner, config.engine.temperature, weights_of)
         return LocalBackend(config, model, tokenizer, learner)
 
 

@@ -17,7 +17,6 @@ from rollwise.config import LearnerSettings
 from rollwise.config.learning import MICRO_BATCH_TOKENS
 from rollwise.errors import EngineError, PolicyError
 from rollwise.machine import usable_cores
-from rollwise.models.loading import merged_weights
 from rollwise.step.response import Example
 from rollwise.training.forward import Forward, recomputing
 from rollwise.training.loss import diverged_responses, importance_weights, policy_loss
@@ -50,7 +49,7 @@ class Learner:
             the precision they have. On a GPU the arithmetic is in bfloat16.
         settings: Learning rate, mini-batches, clipping and so on.
         temperature: The temperature at which responses are drawn; log-probabilities refer to it.
-        merged: Whether `weights` merges adapters into the weights of the whole model.
+        weights_of: Makes what `weights` returns from the model; by default its own weights.
         threads: Micro-batches that are run at once; by default one for each core that torch's own
             threads leave free.
 
@@ -63,14 +62,14 @@ class Learner:
         model: PreTrainedModel,
         settings: LearnerSettings,
         temperature: float = 1.0,
-        merged: bool = False,
+        weights_of: Callable[[PreTrainedModel], Mapping[str, Tensor]] = torch.nn.Module.state_dict,
         threads: int | None = None,
     ) -> None:
         self.model, self.settings = model, settings
-        self.temperature, self.merged = temperature, merged
+        self.temperature, self._weights_of = temperature, weights_of
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(
-            self.parameters, settings.learning_rate, weight_decay=settings.weight_decay
+            self.parameters, settings.learning_rate, weight_decay=settings.weight_decay, fused=True
         )
         self.updates = 0
         self._learnt_from: Example | None = None
@@ -130,11 +129,8 @@ class Learner:
         return found
 
     def weights(self) -> Mapping[str, Tensor]:
-        """Return the model's weights by name, for an engine to load before the next update.
-
-        Adapters are merged into a copy.
-        """
-        return merged_weights(self.model) if self.merged else self.model.state_dict()
+        """Return the weights by name that an engine is to load before the next update."""
+        return self._weights_of(self.model)
 
     def save(self, folder: Path) -> None:
         """Write the model and the optimizer's state; a PolicyError if they are not finite."""

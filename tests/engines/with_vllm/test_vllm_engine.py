@@ -6,13 +6,18 @@ import json
 import logging
 
 import pytest
+import torch
+from peft import LoraConfig, get_peft_model
 from tiny_models import END, LIMIT, PROMPTS, as_tokens, complete, make_draws
-from vllm_on_cpu import CONTEXT, SLOTS, assert_drawn_from, nothing_runs, tokens_of
+from transformers import Qwen2ForCausalLM
+from vllm_on_cpu import CONTEXT, SLOTS, assert_drawn_from, make_engine, nothing_runs, tokens_of
 
 from rollwise import loops
 from rollwise.cli import main
 from rollwise.engines.testing import EngineContract
 from rollwise.engines.vllm import SEEDS
+from rollwise.errors import EngineError
+from rollwise.models.loading import adapter_weights
 from rollwise.sampling import Draw
 
 pytestmark = [
@@ -156,3 +161,23 @@ def test_a_run_trains_adapters_and_the_engine_follows(folders, tmp_path, caplog)
         assert step["lost_draws"] == step["failed_draws"] == 0
         assert step["sampler_gap"] < 1e-4
         assert step["importance_weight"] == pytest.approx(1, abs=1e-4)
+
+
+def test_adapters_are_taken_over_as_they_are_again_and_again(folders, tokenizer):
+    """Each time nothing is left of those before, and nothing that was cached with them."""
+    model = get_peft_model(
+        Qwen2ForCausalLM.from_pretrained(folders[0]), LoraConfig(r=3, target_modules="all-linear")
+    )
+    with make_engine(folders[0], tokenizer, adapters=model.peft_config["default"]) as engine:
+        for seed in range(2):
+            torch.manual_seed(seed)
+            for name, weights in model.named_parameters():
+                if "lora_B" in name:
+                    torch.nn.init.normal_(weights.data, std=0.1)
+            engine.load_weights(adapter_weights(model))
+            assert_drawn_from(model, complete(engine, make_draws(6)))
+
+
+def test_a_rank_that_vllm_does_not_take(folders, tokenizer):
+    with pytest.raises(EngineError, match=r"`model.lora_rank` must be at most 512.* it is 4096"):
+        make_engine(folders[0], tokenizer, adapters=LoraConfig(r=4096))

@@ -14,10 +14,10 @@ CONTEXT, SLOTS = 4096, 8
 SETTINGS = VLLMSettings(dtype="float32", enforce_eager=True, restarts=1)
 
 
-def make_engine(folder, tokenizer, **settings):
+def make_engine(folder, tokenizer, adapters=None, **settings):
     options = replace(SETTINGS, **settings)
     limits = (CONTEXT, LIMIT, 1.0, SLOTS)
-    return VLLMEngine(str(folder), tokenizer, {END}, *limits, options)
+    return VLLMEngine(str(folder), tokenizer, {END}, *limits, options, adapters)
 
 
 def tokens_of(engine, draws):
