@@ -40,7 +40,7 @@ VERL_READS = {
     *(f"data.{name}" for name in ("train", "heldout", "subset", "split", "heldout_split")),
     *("data.instruction", "data.problem_column", "data.answer_column", "data.system_prompt"),
     *("data.min_terms", "data.max_terms", "data.problems", "evaluation.problems"),
-    *("data.environment", "data.environment_arguments"),
+    *("data.environment", "data.environment_arguments", "data.reasoning_gym_prompt"),
     # The workers' `make_grader`, and the driver.
     *("grading.*", "plugin_folder", "records.prompts_per_step"),
 }

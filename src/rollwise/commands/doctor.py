@@ -48,6 +48,7 @@ EXTRAS = (
     ("engines", "server", "server", ("openai",)),
     ("graders", "math", "train", ("math-verify",)),
     ("graders", "environment", "verifiers", ("verifiers",)),
+    ("graders", "reasoning-gym", "reasoning-gym", ("reasoning_gym",)),
     ("trainers", "TRL", "trl", ("trl",)),
     ("trainers", "verl", "verl", ("verl",)),
     ("trainers", "Tinker", "tinker", ("tinker",)),

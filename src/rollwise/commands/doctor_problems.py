@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from rollwise.config import TrainConfig
+from rollwise.config.data import is_made
 from rollwise.config.model import BUILT_IN_NAMES
 from rollwise.config.step import make_sampler
 from rollwise.errors import RollwiseError
@@ -24,7 +25,7 @@ def check_problems(run: TrainConfig) -> Iterator[Found]:
     from rollwise.training.data import check_batch, load_data, read_both
 
     sources = [run.data.train, run.data.heldout or run.data.train]
-    if not all(is_path(source) or source in BUILT_IN_NAMES for source in sources):
+    if not all(is_made(source) or is_path(source) for source in sources):
         return  # of the hub, or of an environment
     try:
         train, heldout = read_both(run)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from rollwise.commands.drawing import Found, Responses, draw_all, read_responses
 from rollwise.commands.folder import resolve, seal
-from rollwise.config import BUILT_IN_NAMES, PrepareConfig
+from rollwise.config import PrepareConfig, is_made
 from rollwise.config.drawing import RANGES, pass_rate_range
 from rollwise.config.step import wanted_columns
 from rollwise.errors import DataError
@@ -94,8 +94,8 @@ def _clean(built: Built[PrepareConfig], found: ProblemSet, console: Console) -> 
 
 def _read(config: PrepareConfig, source: str, console: Console) -> ProblemSet:
     data = config.data
-    if source in BUILT_IN_NAMES:
-        return ProblemSet.of(make_built_in(data, data.problems, config.seed))
+    if is_made(source):
+        return ProblemSet.of(make_built_in(data, data.problems, config.seed, source=source))
     found = read_source(source, data, data.split, wanted_columns(config))
     console.print(f"{source}: {found.describe()}", markup=False)
     check_references(found.problems, config.grading.make(), source)

@@ -2,7 +2,7 @@
 
 from rollwise.config.base import CommandConfig
 from rollwise.config.compare import CompareConfig
-from rollwise.config.data import ENVIRONMENT
+from rollwise.config.data import ENVIRONMENT, is_made
 from rollwise.config.drawing import EvaluateConfig, PrepareConfig
 from rollwise.config.learning import LearnerSettings
 from rollwise.config.model import BUILT_IN, BUILT_IN_NAMES, ModelSettings, ModelSource
@@ -33,6 +33,7 @@ __all__ = [
     "PlanConfig",
     "PrepareConfig",
     "TrainConfig",
+    "is_made",
     "make_config",
     "make_settings",
     "read_toml",

@@ -5,13 +5,19 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Le
 
-from rollwise.config.model import BUILT_IN
+from rollwise.config.model import BUILT_IN, BUILT_IN_NAMES
 from rollwise.config.sections import Held, Section
 from rollwise.environments import EnvironmentSource
+from rollwise.environments.procedural import PREFIX
 from rollwise.sampling.checks import Count
 
 ENVIRONMENT = "environment"
 """The name of `data.environment` as a source of problems."""
+
+
+def is_made(source: str) -> bool:
+    """Return whether a source is made as it is needed: a built-in task, or reasoning-gym's."""
+    return source in BUILT_IN_NAMES or source.startswith(PREFIX)
 
 
 class TrainingSources(Section):
@@ -19,7 +25,8 @@ class TrainingSources(Section):
 
     train: str = BUILT_IN
     """Training problems: `running-sums` or `tool-sums` (built in), a parquet or JSON Lines file,
-    `environment`, or a data set: its name on the hub, or a folder."""
+    `environment`, tasks of reasoning-gym (`reasoning-gym:chain_sum,gcd`), or a data set: its name
+    on the hub, or a folder."""
     heldout: str = ""
     """Held-out problems, named the same way; if empty, some training problems."""
     heldout_split: str = "test"
@@ -47,6 +54,10 @@ class ReadingSettings(Section):
     """Fewest terms of a sum of the built-in task."""
     max_terms: Annotated[int, Ge(2), Le(10_000)] = 10
     """Most terms of a sum of the built-in task."""
+    reasoning_gym_prompt: str = "default"
+    """Which of reasoning-gym's system prompts its problems are asked with (`default`,
+    `DeepSeekZero`, `simple`, `direct` or `chain_of_draft`), unless `system_prompt` is given;
+    `plain` has none, and grades the whole response if it has no `<answer>`."""
     environment: str = ""
     """Name of the `verifiers` environment, where problems or grader are `environment`."""
     environment_arguments: dict[str, Any] = field(default_factory=dict)
@@ -61,4 +72,4 @@ class DataSettings(ReadingSettings, TrainingSources):
     """The problems."""
 
     problems: Held = 1024
-    """Number of training problems made for the built-in task."""
+    """Number of training problems made for the built-in task, or by reasoning-gym."""

@@ -10,6 +10,7 @@ from rollwise.config.base import kind_of, merge, setting
 from rollwise.config.choices import CHOICES
 from rollwise.config.data import ENVIRONMENT
 from rollwise.config.model import BUILT_IN, BUILT_IN_NAMES, TOOL_SUMS, is_small
+from rollwise.environments.procedural import PREFIX
 from rollwise.grading import GRADERS, GraderSettings
 from rollwise.methods import method_of
 from rollwise.sampling import Estimated
@@ -134,6 +135,8 @@ def _of_the_task(given: Mapping[str, Any], source: str) -> dict[str, Any]:
 def _grading(given: Mapping[str, Any], source: str) -> dict[str, Any]:
     named = setting(given, "data", "environment", "")
     graded = "environment" if named else "math"
+    if source.startswith(PREFIX):
+        graded = "reasoning-gym"
     by_source = "exact" if source in BUILT_IN_NAMES else graded
     kind = setting(given, "grading", "type", by_source)
     return {"type": kind, "timeout": GRADERS.get(str(kind), GraderSettings).timeout}

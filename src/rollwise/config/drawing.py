@@ -57,7 +57,7 @@ class BenchmarkSettings(ReadingSettings):
     split: str = "test"
     """Split of a data set on the hub that is not a named benchmark."""
     problems: Held | None = None
-    """Maximum problems of each benchmark; default: all, and 256 of the built-in task."""
+    """Maximum problems of each benchmark; default: all, and 256 of those that are made."""
 
 
 class DrawConfig(SamplingConfig):
@@ -78,7 +78,8 @@ class EvaluateConfig(DrawConfig):
     """Responses per problem."""
     benchmarks: Annotated[list[str], MinLen(1)] = field(default_factory=lambda: [BUILT_IN])
     """Benchmarks: names (`gsm8k`, `math500`, `minerva`, `olympiadbench`, `aime24`, `aime25`,
-    `amc23`, `aime_like`, `running-sums`, `tool-sums`), files, data sets, or `name=file`."""
+    `amc23`, `aime_like`, `running-sums`, `tool-sums`), files, data sets, `name=file`, or tasks of
+    reasoning-gym (`reasoning-gym:chain_sum,gcd`)."""
     baseline: str = ""
     """Folder of another evaluation to compare with, on the same problems."""
     data: BenchmarkSettings
@@ -110,9 +111,10 @@ class SourceSettings(ReadingSettings):
     meant = "data.sources"
 
     sources: Annotated[list[str], MinLen(1)] = field(default_factory=lambda: [BUILT_IN])
-    """Parquet or JSON Lines files, data sets on the hub, `running-sums` or `tool-sums`."""
+    """Parquet or JSON Lines files, data sets on the hub, `running-sums`, `tool-sums`, or
+    tasks of reasoning-gym (`reasoning-gym:chain_sum,gcd`)."""
     problems: Held = 1024
-    """Number of problems made for the built-in task."""
+    """Number of problems made for the built-in task, or by reasoning-gym."""
 
 
 class SelectionSettings(Section):

@@ -5,7 +5,7 @@ grader, write its file and its settings, and register the settings in `settings.
 """
 
 from rollwise.grading.code import CodeGrader
-from rollwise.grading.environment import EnvironmentGrader
+from rollwise.grading.environment import EnvironmentGrader, ReasoningGymGrader
 from rollwise.grading.function import FunctionGrader, as_compute_score, as_reward_function
 from rollwise.grading.grader import ExactGrader, Grader
 from rollwise.grading.mathematics import MathGrader
@@ -22,6 +22,7 @@ __all__ = [
     "GraderInputs",
     "GraderSettings",
     "MathGrader",
+    "ReasoningGymGrader",
     "WeightedGrader",
     "as_compute_score",
     "as_reward_function",

@@ -1,10 +1,10 @@
-"""Grading by an environment of the library `verifiers`."""
+"""Grading by an environment of the library `verifiers`, and by reasoning-gym."""
 
 import functools
 from collections.abc import Mapping
 from typing import Any
 
-from rollwise.environments import EnvironmentSource
+from rollwise.environments import EnvironmentSource, procedural
 from rollwise.grading.pool import WorkerGrader
 from rollwise.grading.worker import GradeFunction, Limits
 
@@ -39,3 +39,26 @@ class EnvironmentGrader(WorkerGrader):
 
 def _load(source: EnvironmentSource) -> GradeFunction:
     return source.open().score
+
+
+class ReasoningGymGrader(WorkerGrader):
+    """Gives each response the score of its task of reasoning-gym, often a part of 1.
+
+    The answer to a problem is the task's entry in JSON, as `make_built_in` returns it.
+
+    Args:
+        timeout: Seconds for one response; see `Limits`.
+        workers: Processes; see `WorkerGrader`.
+
+    Raises:
+        ConfigError: reasoning-gym is not installed.
+    """
+
+    def __init__(self, timeout: float = 10.0, workers: int | None = None) -> None:
+        procedural.require()
+        super().__init__(_load_reasoning_gym, Limits(timeout), workers)
+
+
+def _load_reasoning_gym() -> GradeFunction:
+    procedural.require()
+    return procedural.score

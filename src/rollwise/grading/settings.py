@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from rollwise.answers import why_unreadable
 from rollwise.errors import ConfigError
 from rollwise.grading.code import CodeGrader
-from rollwise.grading.environment import EnvironmentGrader
+from rollwise.grading.environment import EnvironmentGrader, ReasoningGymGrader
 from rollwise.grading.function import FunctionGrader
 from rollwise.grading.grader import NO_COLUMNS, Columns, ExactGrader, Grader
 from rollwise.grading.mathematics import MathGrader
@@ -214,11 +214,22 @@ class EnvironmentGraderSettings(GraderSettings):
         return EnvironmentGrader(*environment, inputs.timeout, inputs.workers)
 
 
+@dataclass(frozen=True)
+class ReasoningGymSettings(GraderSettings):
+    """The `score_answer` of the task of reasoning-gym that a problem is from."""
+
+    timeout = 10.0
+
+    def open(self, inputs: GraderInputs) -> Grader:
+        return ReasoningGymGrader(inputs.timeout, inputs.workers)
+
+
 GRADERS: dict[str, type[GraderSettings]] = {
     "exact": ExactSettings,
     "math": MathSettings,
     "code": CodeSettings,
     "function": FunctionSettings,
     "environment": EnvironmentGraderSettings,
+    "reasoning-gym": ReasoningGymSettings,
 }
 """What `grading.type` may be; each but `function` may be among `grading.functions`, too."""

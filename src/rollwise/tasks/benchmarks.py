@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollwise.config import BUILT_IN_NAMES, ENVIRONMENT
+from rollwise.config import BUILT_IN_NAMES, ENVIRONMENT, is_made
 from rollwise.config.drawing import BenchmarkSettings
+from rollwise.environments.procedural import PREFIX
 from rollwise.errors import ConfigError, DataError
 from rollwise.grading.grader import NO_COLUMNS, Columns
 from rollwise.grading.settings import INSTRUCTION
 from rollwise.tasks.problem import Problem, with_system_prompt
+from rollwise.tasks.procedural import make_built_in
 from rollwise.tasks.readers import ProblemSet, read_problems
-from rollwise.tasks.running_sums import HELDOUT_SEED, make_built_in
+from rollwise.tasks.running_sums import HELDOUT_SEED
 from rollwise.tasks.tables import is_path
 
 BUILT_IN_PROBLEMS = 256
@@ -72,6 +74,8 @@ def _find(text: str) -> Benchmark:
         return NAMED[text]
     if text in (*BUILT_IN_NAMES, ENVIRONMENT):
         return Benchmark(text, text)
+    if text.startswith(PREFIX):
+        return Benchmark(re.sub(r"[^\w.-]", "-", text), text)
     if is_path(text):
         return Benchmark(re.sub(r"[^\w.-]", "-", Path(text).stem), text)
     if re.fullmatch(r"[\w.-]+/[\w.-]+", text):
@@ -79,7 +83,8 @@ def _find(text: str) -> Benchmark:
     raise ConfigError(
         f"`benchmarks`: there is no benchmark {text!r}; there are "
         f"{', '.join([*NAMED, *BUILT_IN_NAMES, ENVIRONMENT])}, "
-        "files (.parquet, .jsonl), name=file, and owner/name for a data set on the hub"
+        "reasoning-gym:TASK, files (.parquet, .jsonl), name=file, and "
+        "owner/name for a data set on the hub"
     )
 
 
@@ -99,15 +104,16 @@ def read_benchmark(
         DataError: It cannot be read, or holds no problem.
         ConfigError: The built-in task does not have that many problems.
     """
-    if benchmark.source in BUILT_IN_NAMES:
+    if is_made(benchmark.source):
         count = settings.problems or BUILT_IN_PROBLEMS
-        found = ProblemSet.of(make_built_in(settings, count, HELDOUT_SEED))
+        found = ProblemSet.of(make_built_in(settings, count, HELDOUT_SEED, source=benchmark.source))
     else:
         found = _read(benchmark, settings, columns)
     added = instruction if benchmark.asks else ""
     if settings.instruction is not None:
         added = settings.instruction
-    asked = [_ask(problem, added, settings.system_prompt) for problem in found.problems]
+    below = "" if benchmark.source.startswith(PREFIX) else added  # it is there
+    asked = [_ask(problem, below, settings.system_prompt) for problem in found.problems]
     kept = asked[: settings.problems]
     cut = {"beyond_limit": len(asked) - len(kept), "kept": len(kept)}
     said = "; ".join(filter(None, [found.columns, added and f"instruction: {added}"]))

@@ -6,8 +6,6 @@ demonstrations solves some problems always, some never and most sometimes, and c
 
 import numpy as np
 
-from rollwise.config.data import ReadingSettings
-from rollwise.errors import ConfigError
 from rollwise.tasks.problem import Problem
 
 SOURCE = "running-sums"
@@ -64,13 +62,3 @@ def make_problems(
         seen.add(problem.key)
         problems.append(problem)
     return problems
-
-
-def make_built_in(
-    data: ReadingSettings, count: int, seed: int, excluded: frozenset[str] = frozenset()
-) -> list[Problem]:
-    """Make problems as the section `data` says; a ConfigError if there are not that many."""
-    try:
-        return make_problems(count, data.min_terms, data.max_terms, seed, excluded)
-    except ValueError as error:
-        raise ConfigError(f"`data`: {error}") from None

@@ -4,7 +4,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rollwise.config import BUILT_IN_NAMES, TrainConfig
+from rollwise.config import TrainConfig, is_made
 from rollwise.config.step import wanted_columns
 from rollwise.errors import ConfigError, DataError
 from rollwise.records.fingerprints import of_problems, of_settings
@@ -68,7 +68,7 @@ def check_batch(config: TrainConfig, problems: int) -> None:
 def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
     """Read training and held-out problems, no problem in both."""
     data, count = config.data, config.evaluation.problems
-    is_built_in = data.train in BUILT_IN_NAMES
+    is_built_in = is_made(data.train)
     if not data.heldout and not is_built_in:
         return _set_apart(_read(config, data.train, data.split), count)
     heldout = _read(config, data.heldout or data.train, data.heldout_split)
@@ -76,7 +76,7 @@ def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
     shown = {problem_key(problem.messages) for problem in heldout}  # keys may be a file's own
     heldout = heldout[:count]
     if is_built_in:
-        return make_built_in(data, data.problems, config.seed, keys), heldout
+        return make_built_in(data, data.problems, config.seed, keys | shown, data.train), heldout
     problems = _read(config, data.train, data.split)
     train = [problem for problem in problems if problem_key(problem.messages) not in shown]
     if twice := {problem.key for problem in train} & {problem.key for problem in heldout}:
@@ -91,9 +91,10 @@ def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
 
 
 def _read(config: TrainConfig, source: str, split: str) -> list[Problem]:
-    """Read the problems of a source; those of the built-in task are the held-out ones."""
-    if source in BUILT_IN_NAMES:
-        return make_built_in(config.data, config.evaluation.problems, HELDOUT_SEED)
+    """Read the problems of a source; those that are made are the held-out ones."""
+    if is_made(source):
+        count = config.evaluation.problems
+        return make_built_in(config.data, count, HELDOUT_SEED, source=source)
     found = read_source(source, config.data, split, wanted_columns(config))
     log.info("%s: %s", source, found.describe())
     if not found.problems:
