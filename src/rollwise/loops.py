@@ -33,7 +33,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         return future.result()
     loop, busy = _shared()
     if not busy.acquire(blocking=False):
-        with closing(asyncio.new_event_loop()) as own:
+        with closing(_Loop()) as own:
             return _run(own, coroutine)
     try:
         return _run(loop, coroutine)
@@ -52,9 +52,21 @@ def call_for(loop: asyncio.AbstractEventLoop, function: Callable[..., T], *argum
     return function(*arguments)
 
 
+class _Loop(asyncio.SelectorEventLoop):
+    """A loop that a fork of its process does not close: what that takes out of epoll is shared."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._process = os.getpid()
+
+    def __del__(self) -> None:
+        if self._process == os.getpid():
+            super().__del__()
+
+
 @functools.cache
 def _shared() -> tuple[asyncio.AbstractEventLoop, threading.Lock]:
-    return asyncio.new_event_loop(), threading.Lock()
+    return _Loop(), threading.Lock()
 
 
 os.register_at_fork(after_in_child=_shared.cache_clear)  # a loop cannot be shared

@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import os
+import signal
 import time
 from collections import Counter
 
@@ -259,3 +261,24 @@ def test_prompts_end_with_what_they_have_once_draws_are_too_old():
     assert 0 < sum(map(len, rewards.values())) < len(engine.begun)
     assert all(pool.exit_reason for pool in session.pools.values())
     assert session.surplus == len(engine.begun) - sum(map(len, rewards.values()))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_what_other_threads_say_reaches_the_loop_after_a_fork():
+    """A forked process that collects its garbage does not cut the loop of this one off."""
+    loops.run(asyncio.sleep(0))
+    if (child := os.fork()) == 0:
+        gc.collect()
+        os._exit(0)
+    os.waitpid(child, 0)
+
+    def give_up(*_):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(20)
+    try:
+        loops.run(asyncio.to_thread(time.sleep, 0.01))
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
