@@ -95,7 +95,7 @@ def kill(engine):
     process.join()
 
 
-async def never(*request):
+async def never(*request, **options):
     """Answer as vLLM does: by a stream, which here has no end."""
     await asyncio.Event().wait()
     yield
