@@ -76,11 +76,14 @@ def _run(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> 
     task = loop.create_task(coroutine)
     if asyncio._get_running_loop() is None:
         return _finish(loop, task)
+    ended = threading.Event()
+    task.add_done_callback(lambda _: ended.set())
     with ThreadPoolExecutor(1) as thread:
         try:
             return thread.submit(_finish, loop, task).result()
         except KeyboardInterrupt:
             loop.call_soon_threadsafe(task.cancel)
+            ended.wait(CLEANUP)  # the executor does not wait for a thread that was just starting
             raise
 
 
