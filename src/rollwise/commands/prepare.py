@@ -25,7 +25,7 @@ from rollwise.tasks import (
     Problem,
     ProblemSet,
     check_references,
-    make_built_in,
+    make_from_source,
     read_source,
     remove_near_duplicates,
     write_problems,
@@ -95,7 +95,7 @@ def _clean(built: Built[PrepareConfig], found: ProblemSet, console: Console) -> 
 def _read(config: PrepareConfig, source: str, console: Console) -> ProblemSet:
     data = config.data
     if is_made(source):
-        return ProblemSet.of(make_built_in(data, data.problems, config.seed, source=source))
+        return ProblemSet.of(make_from_source(source, data, data.problems, config.seed))
     found = read_source(source, data, data.split, wanted_columns(config))
     console.print(f"{source}: {found.describe()}", markup=False)
     check_references(found.problems, config.grading.make(), source)

@@ -44,7 +44,7 @@ def _load(source: EnvironmentSource) -> GradeFunction:
 class ReasoningGymGrader(WorkerGrader):
     """Gives each response the score of its task of reasoning-gym, often a part of 1.
 
-    The answer to a problem is the task's entry in JSON, as `make_built_in` returns it.
+    The answer to a problem is the task's entry in JSON, as `make_from_source` returns it.
 
     Args:
         timeout: Seconds for one response; see `Limits`.

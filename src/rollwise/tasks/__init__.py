@@ -5,7 +5,7 @@ Importing this package loads no tokenizer, no model library and no library of a 
 
 from rollwise.tasks.benchmarks import Benchmark, find_benchmarks, read_benchmark
 from rollwise.tasks.problem import Problem, remove_near_duplicates
-from rollwise.tasks.procedural import make_built_in
+from rollwise.tasks.procedural import make_from_source
 from rollwise.tasks.readers import ProblemSet, check_references, read_problems, read_source
 from rollwise.tasks.running_sums import make_problems as make_running_sums
 from rollwise.tasks.writers import write_problems
@@ -16,7 +16,7 @@ __all__ = [
     "ProblemSet",
     "check_references",
     "find_benchmarks",
-    "make_built_in",
+    "make_from_source",
     "make_running_sums",
     "read_benchmark",
     "read_problems",

@@ -13,7 +13,7 @@ from rollwise.errors import ConfigError, DataError
 from rollwise.grading.grader import NO_COLUMNS, Columns
 from rollwise.grading.settings import INSTRUCTION
 from rollwise.tasks.problem import Problem, with_system_prompt
-from rollwise.tasks.procedural import make_built_in
+from rollwise.tasks.procedural import make_from_source
 from rollwise.tasks.readers import ProblemSet, read_problems
 from rollwise.tasks.running_sums import HELDOUT_SEED
 from rollwise.tasks.tables import is_path
@@ -106,7 +106,7 @@ def read_benchmark(
     """
     if is_made(benchmark.source):
         count = settings.problems or BUILT_IN_PROBLEMS
-        found = ProblemSet.of(make_built_in(settings, count, HELDOUT_SEED, source=benchmark.source))
+        found = ProblemSet.of(make_from_source(benchmark.source, settings, count, HELDOUT_SEED))
     else:
         found = _read(benchmark, settings, columns)
     added = instruction if benchmark.asks else ""

@@ -11,12 +11,12 @@ TRIES = 20
 """How many entries of a task are looked at for each problem, before there are too few."""
 
 
-def make_built_in(
+def make_from_source(
+    source: str,
     data: ReadingSettings | BenchmarkSettings,
     count: int,
     seed: int,
     excluded: frozenset[str] = frozenset(),
-    source: str = "",
 ) -> list[Problem]:
     """Make `count` problems of a source as the section `data` says, none twice.
 
@@ -28,7 +28,7 @@ def make_built_in(
         DataError: A task's own verifier refuses its answers.
     """
     if source.startswith(procedural.PREFIX):
-        return _of_reasoning_gym(data, count, seed, excluded, source)
+        return _of_reasoning_gym(source, data, count, seed, excluded)
     try:
         return make_problems(count, data.min_terms, data.max_terms, seed, excluded)
     except ValueError as error:
@@ -36,11 +36,11 @@ def make_built_in(
 
 
 def _of_reasoning_gym(
+    source: str,
     data: ReadingSettings | BenchmarkSettings,
     count: int,
     seed: int,
     excluded: frozenset[str],
-    source: str,
 ) -> list[Problem]:
     specs = procedural.find_tasks(source)
     said = data.system_prompt or procedural.system_prompt(data.reasoning_gym_prompt)

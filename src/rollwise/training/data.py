@@ -8,7 +8,7 @@ from rollwise.config import TrainConfig, is_made
 from rollwise.config.step import wanted_columns
 from rollwise.errors import ConfigError, DataError
 from rollwise.records.fingerprints import of_problems, of_settings
-from rollwise.tasks import Problem, check_references, make_built_in, read_source
+from rollwise.tasks import Problem, check_references, make_from_source, read_source
 from rollwise.tasks.problem import problem_key
 from rollwise.tasks.running_sums import HELDOUT_SEED
 
@@ -68,15 +68,15 @@ def check_batch(config: TrainConfig, problems: int) -> None:
 def read_both(config: TrainConfig) -> tuple[list[Problem], list[Problem]]:
     """Read training and held-out problems, no problem in both."""
     data, count = config.data, config.evaluation.problems
-    is_built_in = is_made(data.train)
-    if not data.heldout and not is_built_in:
+    made = is_made(data.train)
+    if not data.heldout and not made:
         return _set_apart(_read(config, data.train, data.split), count)
     heldout = _read(config, data.heldout or data.train, data.heldout_split)
     keys = frozenset(problem.key for problem in heldout)
     shown = {problem_key(problem.messages) for problem in heldout}  # keys may be a file's own
     heldout = heldout[:count]
-    if is_built_in:
-        return make_built_in(data, data.problems, config.seed, keys | shown, data.train), heldout
+    if made:
+        return make_from_source(data.train, data, data.problems, config.seed, keys | shown), heldout
     problems = _read(config, data.train, data.split)
     train = [problem for problem in problems if problem_key(problem.messages) not in shown]
     if twice := {problem.key for problem in train} & {problem.key for problem in heldout}:
@@ -94,7 +94,7 @@ def _read(config: TrainConfig, source: str, split: str) -> list[Problem]:
     """Read the problems of a source; those that are made are the held-out ones."""
     if is_made(source):
         count = config.evaluation.problems
-        return make_built_in(config.data, count, HELDOUT_SEED, source=source)
+        return make_from_source(source, config.data, count, HELDOUT_SEED)
     found = read_source(source, config.data, split, wanted_columns(config))
     log.info("%s: %s", source, found.describe())
     if not found.problems:
