@@ -249,21 +249,24 @@ def register_engine(checkpoint_engines):
     checkpoint_engines.CheckpointEngineRegistry.register("cpu")(MailboxEngine)
 
 
-def wait_longer(services):
-    """Give a node of Ray five minutes to start: Ray's own 30 seconds are few on a busy machine."""
-    get_node = services.get_node
+def start_again(ray):
+    """Start Ray again if its node failed to start.
 
-    def patient(*arguments):
-        until = time.monotonic() + 300
-        while True:
+    Its raylet gives the agent beside it 20 seconds, then aborts, and nothing starts another.
+    """
+    init = ray.init
+
+    def patient(*arguments, **options):
+        for _ in range(4):
             try:
-                return get_node(*arguments)
-            except RuntimeError:  # it is not registered yet
-                if time.monotonic() > until:
+                return init(*arguments, **options)
+            except Exception as error:
+                if "timed out during startup" not in str(error):
                     raise
-                time.sleep(0.5)
+                ray.shutdown()
+        return init(*arguments, **options)
 
-    services.get_node = patient
+    ray.init = patient
 
 
 def hurry(buffers):
@@ -316,7 +319,7 @@ def as_learnt(trainer, name, row):
 
 if os.environ.get("VERL_PLATFORM") == "cpu":
     register()
-    wait_longer(ray._private.services)
+    start_again(ray)
     wrapt.register_post_import_hook(register_engine, "verl.checkpoint_engine.base")
     wrapt.register_post_import_hook(hurry, "verl.trainer.ppo.v1.replay_buffer")
 if os.environ.get("VERL_ON_CPU"):
