@@ -29,6 +29,10 @@ class LearnerSettings(Section):
     average: Average = of_recipe("average")
     mini_batches: Count = 1
     """Weight updates per step, each with an equal share of its responses, by prompts at random."""
+    passes: Count = 1
+    """Maximum number of times that a step learns from each of its responses."""
+    target_kl: Above0 = 0.03
+    """KL divergence per token from the policy that drew, at which further passes end."""
     old_logprobs: Literal["learner", "engine"] = "learner"
     """Old log-probabilities of the ratio: computed by the learner, or reported by the engine, which
     saves a forward pass and suits an engine that computes as the learner does."""

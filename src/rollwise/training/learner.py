@@ -4,7 +4,7 @@ import os
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,12 @@ from rollwise.errors import EngineError, PolicyError
 from rollwise.machine import usable_cores
 from rollwise.step.response import Example
 from rollwise.training.forward import Forward, recomputing
-from rollwise.training.loss import diverged_responses, importance_weights, policy_loss
+from rollwise.training.loss import (
+    diverged_responses,
+    importance_weights,
+    kl_estimate,
+    policy_loss,
+)
 from rollwise.training.micro_batches import micro_batches
 
 Totals = dict[str, float]
@@ -82,10 +87,11 @@ class Learner:
         self._micro_batch_tokens = settings.micro_batch_tokens or default
 
     def learn(self, examples: Sequence[Example]) -> dict[str, float]:
-        """Make the updates of one step, `mini_batches` of them, and return their metrics.
+        """Make the updates of one step, `mini_batches` in each pass, and return their metrics.
 
-        With one mini-batch the old log-probabilities are the current ones; with several they are
-        computed first, or the engine's are taken (`old_logprobs`).
+        With one update the old log-probabilities are the current ones; with several they are
+        computed first, or the engine's are taken (`old_logprobs`). Passes after the first end once
+        the policy has moved by `target_kl` from the one that drew.
 
         A mini-batch without a gradient (no response, or no advantage and no entropy bonus) makes no
         update, and neither does a gradient that is not finite.
@@ -96,7 +102,8 @@ class Learner:
             over the first update's tokens), `importance_weight`, and `importance_truncated`, the
             share of weights that the cap lowered. Over a few responses: `policy_change`, how far
             the step moved the log-probability of a token, in nats. Over updates: `grad_norm`, and
-            numbers of `skipped_updates` and `diverged_responses`.
+            numbers of `skipped_updates` and `diverged_responses`. With several passes: `passes`
+            made, and `kl` of the last mini-batch.
         """
         known = self.model.get_input_embeddings().num_embeddings
         if (
@@ -107,15 +114,23 @@ class Learner:
         parts = np.array_split(np.arange(len(examples)), count)
         taught = [e for e in examples if e.advantage and e.response.drawn][:PROBED]
         before = self._probed(taught)
-        old = self._old_logprobs(examples) if len(parts) > 1 else [None] * len(examples)
+        passes = self.settings.passes
+        several = passes * len(parts) > 1
+        old = self._old_logprobs(examples) if several else [None] * len(examples)
         totals: Totals = defaultdict(float)
         grad_norms: list[float] = []
         updates_before, at_first = self.updates, totals
-        for part in parts:
+        kl, made = 0.0, 0
+        for again, part in product(range(passes), parts):
+            if again and kl > self.settings.target_kl:
+                break
+            made += 1
             if len(part):
                 given = [examples[i] for i in part], [old[i] for i in part]
                 unchanged = self.updates == updates_before
+                kl_before, run_before = totals["kl"], totals["tokens_run"]
                 grad_norms += self._update(*given, totals)
+                kl = (totals["kl"] - kl_before) / max(1, totals["tokens_run"] - run_before)
                 if unchanged and self.settings.old_logprobs == "engine":
                     at_first = totals.copy()
         if self.updates > updates_before:
@@ -124,6 +139,8 @@ class Learner:
         if taught:
             found["policy_change"] = float((self._probed(taught) - before).abs().mean())
         found["sampler_gap"] = at_first["gap"] / max(1, at_first["tokens_run"])
+        if passes > 1:
+            found |= {"passes": made / len(parts), "kl": kl}
         if self.settings.max_divergence:
             found["diverged_responses"] = int(totals["left_out"])
         return found
@@ -240,6 +257,7 @@ class Learner:
             "loss": loss.sum().item(),
             "clipped": clipped.sum().item(),
             "gap": (reference - sampler).abs().sum().item(),
+            "kl": kl_estimate(logprobs.detach(), before).sum().item(),
             "weight": weights.sum().item(),
             "truncated": int((cap > 0) * ((before - sampler).exp() > cap * (1 + ROUNDING)).sum()),
             "tokens_run": len(loss),

@@ -67,6 +67,19 @@ def importance_weights(old_logprobs: Tensor, sampler_logprobs: Tensor, cap: floa
     return _ratio(old_logprobs, sampler_logprobs).clamp(max=cap).detach()
 
 
+def kl_estimate(logprobs: Tensor, old_logprobs: Tensor) -> Tensor:
+    """Estimate KL(π_old ‖ π) from each token that π_old drew, as r − 1 − log r with r = π/π_old.
+
+    Never below 0, and without bias (Schulman 2020, "Approximating KL divergence", k3).
+
+    Args:
+        logprobs: log π of the tokens, shape (T,).
+        old_logprobs: log π_old of them, shape (T,).
+    """
+    ratio = _ratio(logprobs, old_logprobs)
+    return ratio - 1 - ratio.log()
+
+
 def diverged_responses(
     sampler_logprobs: Tensor, logprobs: Tensor, lengths: Sequence[int], limit: float
 ) -> Tensor:
