@@ -9,7 +9,7 @@ from rollwise.commands.compare_runs import runs_at_a_time
 from rollwise.config import make_config
 from rollwise.grading import MathGrader
 from rollwise.machine import usable_cores, usable_memory
-from rollwise.training.learner import _core_share
+from rollwise.training.learner import learner_threads
 
 GROUPS = "sys/fs/cgroup"
 V2 = {"proc/self/cgroup": "0::/slice/job\n"}
@@ -49,6 +49,6 @@ def test_all_that_run_in_parallel_count_the_cores_that_they_may_use(eight_cores,
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     assert runs_at_a_time(make_config({})) == 1  # whose model computes in one thread
-    assert _core_share(torch.device("cpu")) == 1
+    assert learner_threads("cpu") == 1
     with MathGrader(timeout=2.0) as grader:
         assert grader.workers == 1

@@ -155,7 +155,8 @@ def _start(options: argparse.Namespace, console: Console) -> int:
     if options.command == "doctor":
         from rollwise.commands.doctor import examine
 
-        return examine(options.config, options.json, getattr(options, "try"), _read_for_verl)
+        try_it = getattr(options, "try")
+        return examine(options.config, options.json, try_it, _read_for_verl, options.gpu)
     if options.command == "report":
         from rollwise.commands.report import report
 
@@ -265,6 +266,11 @@ COMMANDS = {
             "config": {**CONFIG["config"], "help": "a TOML file with settings to check"},
             "--json": _flag("print JSON"),
             "--try": _flag("take one step of the largest size; report its memory and time"),
+            "--gpu": {
+                "type": float,
+                "metavar": "GB",
+                "help": "predict memory on a GPU of this size, not on this machine",
+            },
         },
         "settings.toml --try",
         "check the installation or a settings file; exit code 0 if everything needed works",

@@ -1,6 +1,5 @@
 """Whole runs of the built-in model: where they end, what they write, how they stop and resume."""
 
-import copy
 import itertools
 from contextlib import contextmanager
 
@@ -10,7 +9,7 @@ import torch
 
 from rollwise.config import make_config
 from rollwise.errors import ConfigError
-from rollwise.models.loading import in_bfloat16
+from rollwise.models.loading import copy_in_bfloat16
 from rollwise.records import RunFolder
 from rollwise.signals import Dropped
 from rollwise.training.loop import train
@@ -139,9 +138,7 @@ def test_a_run_that_ends_where_it_stopped_is_evaluated_there(tmp_path, metrics_o
 
 def test_an_engine_with_a_copy_of_the_weights_follows_the_learner(tmp_path, monkeypatch):
     """In bfloat16, but for rotary frequencies; weights that are tied stay tied."""
-    monkeypatch.setattr(
-        "rollwise.models.loading.for_sampling", lambda model: in_bfloat16(copy.deepcopy(model))
-    )
+    monkeypatch.setattr("rollwise.models.loading.for_sampling", copy_in_bfloat16)
     run = start_run(config_of(), RunFolder(tmp_path / "run"))
     before = [p.clone() for p in run.engine.model.parameters()]
     assert train(run, Observer())

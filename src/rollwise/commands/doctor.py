@@ -82,10 +82,17 @@ class Check:
     fix: str = ""
 
 
-def examine(path: Path | None, as_json: bool, try_it: bool, read_for_verl: ReadForVerl) -> int:
+def examine(
+    path: Path | None,
+    as_json: bool,
+    try_it: bool,
+    read_for_verl: ReadForVerl,
+    gpu: float | None = None,
+) -> int:
     """Print the findings on everything, or on a settings file; returns the exit code.
 
-    `read_for_verl` reads the settings of a file with a table `verl`.
+    `read_for_verl` reads the settings of a file with a table `verl`. Memory is predicted for a GPU
+    of `gpu` GB, or else for this machine.
     """
     logging.getLogger("rollwise").setLevel(logging.WARNING)  # what is read is in the findings
     if path is None:
@@ -97,7 +104,7 @@ def examine(path: Path | None, as_json: bool, try_it: bool, read_for_verl: ReadF
         well = found[0].state == "works" and broken.isdisjoint(entry[:2] for entry in EXTRAS)
     else:
         try:
-            found = _of_file(path, try_it, read_for_verl)
+            found = _of_file(path, try_it, read_for_verl, gpu)
         except RollwiseError as error:
             found = [Check("settings", path.name, "broken", str(error), "see docs/settings.md")]
         well = all(check.state == "works" for check in found)
@@ -189,7 +196,9 @@ def _sandbox() -> Check:
     return Check(*name, "broken", why, "allow user namespaces (docs/grading.md)")
 
 
-def _of_file(path: Path, try_it: bool, read_for_verl: ReadForVerl) -> list[Check]:
+def _of_file(
+    path: Path, try_it: bool, read_for_verl: ReadForVerl, gpu: float | None
+) -> list[Check]:
     given = read_toml(path)
     if "verl" in given:
         command, runs = "verl", [read_for_verl(given)]
@@ -201,6 +210,8 @@ def _of_file(path: Path, try_it: bool, read_for_verl: ReadForVerl) -> list[Check
         command = next(iter(whole + fits), "train")
         detail, runs = _runs(command, given)
     found = [Check("settings", path.name, "works", detail), *_needed(command, runs)]
+    if command in ("train", "compare") and all(check.state == "works" for check in found):
+        found += _memory(runs, gpu)
     if not try_it:
         return found
     if command != "train":
@@ -213,6 +224,23 @@ def _of_file(path: Path, try_it: bool, read_for_verl: ReadForVerl) -> list[Check
 
         found.append(Check("memory", "one step", *try_step(runs[0])))
     return found
+
+
+def _memory(runs: Sequence[TrainConfig], gpu: float | None) -> list[Check]:
+    """Predict the memory of runs whose model is here."""
+    from rollwise.commands.doctor_try import predict_memory
+
+    about = ("model", "learner", "engine", "data")
+    each = {repr([getattr(run, name) for name in about]): run for run in runs}
+    local = (
+        run
+        for run in each.values()
+        if run.backend.type == "local"
+        and (run.model.path in BUILT_IN_NAMES or Path(run.model.path).expanduser().is_dir())
+    )
+    return list(
+        dict.fromkeys(Check("memory", "prediction", *predict_memory(run, gpu)) for run in local)
+    )
 
 
 def _runs(command: str, given: dict[str, Any]) -> tuple[str, list[Any]]:

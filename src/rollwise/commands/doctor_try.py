@@ -1,4 +1,4 @@
-"""What `rollwise doctor FILE --try` does: the largest step of a run."""
+"""What `rollwise doctor FILE` says of memory: predicted, and with `--try` by the largest step."""
 
 import dataclasses
 import itertools
@@ -15,6 +15,7 @@ from rollwise.config.defaults import NO_LIMIT
 from rollwise.errors import RollwiseError, is_out_of_memory, one_line
 from rollwise.grading import Grader
 from rollwise.grading.worker import peak_memory
+from rollwise.machine import usable_memory
 from rollwise.records import Row, RunFolder
 from rollwise.sampling import ExitRule, Rounds
 
@@ -23,12 +24,8 @@ if TYPE_CHECKING:  # doctor loads torch only for a step
 
     from rollwise.training.run import Run
 
-FIX = """set model.gradient_checkpointing = true
-lower learner.micro_batch_tokens
-lower engine.batch_size; with vLLM set engine.sleep_level = 2, and a lower
-engine.gpu_memory_utilization
-set model.lora_rank = 32"""
-"""What to change first where memory is not enough."""
+Found = tuple[Literal["works", "broken"], str, str]
+"""Whether it works, what was found, and what to change."""
 
 
 class EveryOther(Grader):
@@ -42,12 +39,39 @@ class EveryOther(Grader):
         return next(self._rewards[answer])
 
 
-def try_step(config: TrainConfig) -> tuple[Literal["works", "broken"], str, str]:
-    """Take the largest step of a run, in a folder that is removed.
+def predict_memory(config: TrainConfig, gpu: float | None) -> Found:
+    """Predict what a run with the local backend needs, here or on a GPU of `gpu` GB."""
+    import torch
 
-    Returns whether it works, what it took or why it failed, and what to change.
-    """
     from rollwise.models.loading import pick_device
+    from rollwise.models.saved import describe_saved
+    from rollwise.training.learner import learner_threads
+    from rollwise.training.memory import FIX, SAFE, Unpredictable, fit_to, memory_of
+
+    model = describe_saved(config.model)[0].config
+    device = pick_device(config.model.device)
+    try:
+        if gpu or device.type == "cuda":
+            of_device = gpu or torch.cuda.get_device_properties(device).total_memory / 1e9
+            total = int(of_device * 1e9)
+            fitted, need = fit_to(config, model, total)
+            tokens = fitted.learner.micro_batch_tokens
+            where = f"GB of a GPU, with micro-batches of {tokens:,} tokens"
+        else:
+            threads = learner_threads(device.type, config.model.cpu_threads)
+            total, need = usable_memory(), memory_of(config, model, False, threads)
+            where = "GB of memory"
+    except Unpredictable as error:
+        return "works", str(error), ""
+    fits = need.peak <= total / SAFE
+    detail = f"{total / 1e9:.1f} {where}; this run needs at most {need.describe()}"
+    return ("works" if fits else "broken", detail, FIX)
+
+
+def try_step(config: TrainConfig) -> Found:
+    """Take the largest step of a run, in a folder that is removed."""
+    from rollwise.models.loading import pick_device
+    from rollwise.training.memory import FIX
     from rollwise.training.run import start_run
 
     untracked = replace(config.records, trackers=[])

@@ -14,6 +14,9 @@ from rollwise.step.recipe import Average
 MICRO_BATCH_TOKENS = 16_384
 """The most tokens in one forward pass, by default, except on a CPU."""
 
+CPU_MICRO_BATCH_TOKENS = 1_024
+"""The same on a CPU: what its caches hold."""
+
 
 class LearnerSettings(Section):
     """How the model learns."""
@@ -37,7 +40,8 @@ class LearnerSettings(Section):
     """Old log-probabilities of the ratio: computed by the learner, or reported by the engine, which
     saves a forward pass and suits an engine that computes as the learner does."""
     micro_batch_tokens: Count | None = None
-    """Maximum tokens of one forward pass, padding included; default: 16,384, or 1,024 on a CPU."""
+    """Maximum tokens of one forward pass, padding included; default: 16,384, or as many as fit on
+    a GPU; 1,024 on a CPU."""
     packed: bool = True
     """Whether responses are packed without padding where the architecture is known to allow it."""
     clip_low: Inner = 0.2
@@ -54,6 +58,11 @@ class LearnerSettings(Section):
     which a response is left out of an update (FlashREINFORCE: 3e-3 to 5e-3; 0: off)."""
     entropy_coefficient: Annotated[float, Ge(0)] = 0.0
     """Weight of the entropy bonus."""
+
+    def tokens_at_a_time(self, on_gpu: bool) -> int:
+        """Return the most tokens of one forward pass, by the setting or its default."""
+        default = MICRO_BATCH_TOKENS if on_gpu else CPU_MICRO_BATCH_TOKENS
+        return self.micro_batch_tokens or default
 
 
 class EvaluationSettings(Section):

@@ -58,5 +58,6 @@ class ModelSettings(ModelSource):
     """Layers with an adapter: `all-linear`, or names separated by commas."""
     frozen_dtype: Literal["float32", "bfloat16"] = "float32"
     """Precision of the frozen weights under adapters; `bfloat16` halves their memory."""
-    gradient_checkpointing: bool = False
-    """Whether activations are recomputed in the backward pass: less memory, more time."""
+    gradient_checkpointing: bool | None = None
+    """Whether activations are recomputed in the backward pass, for less memory and more time;
+    default: on a GPU, where the model can."""

@@ -77,10 +77,17 @@ def load_model(
     check_tokens(base, model.config, tokenizer)
     model.to(pick_device(settings.device))
     if settings.lora_rank:
-        model = _add_adapters(model, settings, checkpoint)
-    if settings.gradient_checkpointing:
-        model.gradient_checkpointing_enable()
+        model = add_adapters(model, settings, checkpoint)
+    recompute(model, settings, model.device.type == "cuda")
     return model.eval(), tokenizer
+
+
+def recompute(model: Any, settings: ModelSettings, on_gpu: bool) -> None:
+    """Let a model recompute activations, if it is set, or if that is the default and it can."""
+    by_default = settings.gradient_checkpointing is None and on_gpu
+    if settings.gradient_checkpointing or (by_default and model.supports_gradient_checkpointing):
+        older = model.gradient_checkpointing_enable  # before transformers 5.20
+        getattr(model, "activation_checkpointing_enable", older)()
 
 
 def model_path(name: str) -> str:
@@ -123,7 +130,16 @@ def adapter_weights(model: PreTrainedModel) -> Mapping[str, torch.Tensor]:
 
 def for_sampling(model: PreTrainedModel) -> PreTrainedModel:
     """Return what responses are drawn from: a copy in bfloat16 on a GPU, else `model` itself."""
-    return model if model.device.type != "cuda" else in_bfloat16(copy.deepcopy(model))
+    return model if model.device.type != "cuda" else copy_in_bfloat16(model)
+
+
+def copy_in_bfloat16(model: PreTrainedModel) -> PreTrainedModel:
+    """Copy a model, its weights rounded to bfloat16 one after another; see `in_bfloat16`."""
+    rounded: dict[int, Any] = {
+        id(each): torch.nn.Parameter(each.detach().to(torch.bfloat16), requires_grad=False)
+        for each in model.parameters()
+    }
+    return copy.deepcopy(model, rounded)
 
 
 def in_bfloat16(model: PreTrainedModel) -> PreTrainedModel:
@@ -220,7 +236,8 @@ def _reaches_hub() -> bool:
     return True
 
 
-def _add_adapters(model: Any, settings: ModelSettings, checkpoint: Path | None) -> Any:
+def add_adapters(model: Any, settings: ModelSettings, checkpoint: Path | None = None) -> Any:
+    """Add adapters to train, or those of a checkpoint; a ModelError if they do not fit."""
     try:
         from peft import LoraConfig, PeftModel, get_peft_model
     except ImportError:

@@ -98,19 +98,34 @@ class LocalSettings(BackendSettings):
     def open(self, config: "TrainConfig", checkpoint: Path | None) -> Backend:
         """Load the model, that of the checkpoint if there is one, and make its learner."""
         import torch
+        from transformers import AutoConfig
 
-        from rollwise.models.loading import adapter_weights, load_model, merged_weights
+        from rollwise.models.loading import (
+            adapter_weights,
+            from_pretrained,
+            load_model,
+            merged_weights,
+            model_path,
+            pick_device,
+        )
         from rollwise.training.learner import Learner
 
         config.check_engine()
         torch.manual_seed(config.seed)  # new adapters draw their weights from it
+        learner, device = config.learner, pick_device(config.model.device)
+        if device.type == "cuda":
+            from rollwise.training.memory import fitted_learner
+
+            described = from_pretrained(AutoConfig, model_path(config.model.path))
+            total = torch.cuda.get_device_properties(device).total_memory
+            learner = fitted_learner(config, described, total)
         model, tokenizer = load_model(config.model, checkpoint / "model" if checkpoint else None)
         engine: Any = config.engine.make()
         apart = engine.takes_adapters and config.model.lora_rank > 0
         exported = adapter_weights if apart else merged_weights
         weights_of = torch.nn.Module.state_dict if engine.needs_model else exported
-        learner = Learner(model, config.learner, config.engine.temperature, weights_of)
-        return LocalBackend(config, model, tokenizer, learner)
+        updates = Learner(model, learner, config.engine.temperature, weights_of)
+        return LocalBackend(config, model, tokenizer, updates)
 
 
 class LocalBackend:

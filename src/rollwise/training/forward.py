@@ -43,6 +43,7 @@ class Forward:
         model: A causal language model.
         temperature: Log-probabilities are computed at this temperature.
         packed: Run responses without padding, where the model allows it.
+        checked: Try the model first; if not, its last linear layer is taken to make its logits.
 
     Raises:
         ModelError: The model fails, or a micro-batch has other probabilities than its rows alone.
@@ -53,13 +54,21 @@ class Forward:
         by_chunks: Whether logits are made for a few tokens at a time.
     """
 
-    def __init__(self, model: PreTrainedModel, temperature: float, packed: bool) -> None:
+    def __init__(
+        self, model: PreTrainedModel, temperature: float, packed: bool, checked: bool = True
+    ) -> None:
         self.temperature, self.packed = temperature, packed and can_pack(model)
         self.model = sharing_weights(model, ATTENTION if self.packed else None)
-        refuse_sparse(model)
+        self.by_chunks = True
         with trial(model, "learned from"):
             self._head = self.model.get_output_embeddings()
             self._chunk = max(1, CHUNK_LOGITS // int(self._head.weight.shape[0]))
+        if checked:
+            self._try(model)
+
+    def _try(self, model: PreTrainedModel) -> None:
+        refuse_sparse(model)
+        with trial(model, "learned from"):
             with torch.no_grad(), in_float32():
                 self.by_chunks = self._head_is_all()
                 self._check(sharing_weights(model))
@@ -73,9 +82,10 @@ class Forward:
             the entropy, shape (D,), which is 0 if it is not wanted.
         """
         with self._precision():
-            return self._run(examples, with_entropy)
+            return self.run(examples, with_entropy)
 
-    def _run(self, examples: Sequence[Example], with_entropy: bool) -> tuple[Tensor, Tensor]:
+    def run(self, examples: Sequence[Example], with_entropy: bool) -> tuple[Tensor, Tensor]:
+        """Run a micro-batch in the precision that the caller has set; see `__call__`."""
         batch = self._batch(examples)
         wanted = batch.tokens, self.temperature, with_entropy
         if self.by_chunks:
@@ -130,7 +140,7 @@ class Forward:
     def _check(self, model: PreTrainedModel) -> None:
         """Raise a ModelError if a micro-batch has other probabilities than one sequence."""
         examples, at = _trial(model), self.temperature
-        found, _ = self._run(examples, with_entropy=False)
+        found, _ = self.run(examples, with_entropy=False)
         wanted = [plain_logprobs(model, e.prompt, e.response.tokens, at) for e in examples]
         if not close(found, torch.cat(wanted)):
             raise refusal(model, "learned from", describe_fault(model))

@@ -14,7 +14,6 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rollwise.config import LearnerSettings
-from rollwise.config.learning import MICRO_BATCH_TOKENS
 from rollwise.errors import EngineError, PolicyError
 from rollwise.machine import usable_cores
 from rollwise.step.response import Example
@@ -32,9 +31,6 @@ Totals = dict[str, float]
 
 Old = Sequence[Tensor | None]
 """Log-probabilities of responses before an update; None where they are the current ones."""
-
-CPU_MICRO_BATCH_TOKENS = 1_024
-"""Default for a CPU: what its caches hold."""
 
 PROBED = 8
 """Responses by which a step measures how far it moved the policy."""
@@ -79,12 +75,10 @@ class Learner:
         self.updates = 0
         self._learnt_from: Example | None = None
         self._run = Forward(model, temperature, settings.packed)
-        count = threads or _core_share(model.device)
+        count = threads or learner_threads(model.device.type)
         self._threads = ThreadPoolExecutor(count, "rollwise-learner") if count > 1 else None
         self._thread_count = count
-        on_cpu = model.device.type == "cpu"
-        default = CPU_MICRO_BATCH_TOKENS if on_cpu else MICRO_BATCH_TOKENS
-        self._micro_batch_tokens = settings.micro_batch_tokens or default
+        self._micro_batch_tokens = settings.tokens_at_a_time(model.device.type != "cpu")
 
     def learn(self, examples: Sequence[Example]) -> dict[str, float]:
         """Make the updates of one step, `mini_batches` in each pass, and return their metrics.
@@ -330,16 +324,17 @@ class Learner:
         return self._run(examples, with_entropy=self.settings.entropy_coefficient != 0)
 
 
-def _core_share(device: torch.device) -> int:
-    """Count operations that can run in parallel: a CPU's cores over the threads of each; else 1.
+def learner_threads(device: str, cpu_threads: int | None = None) -> int:
+    """Count micro-batches that run at once: a CPU's cores over the threads of each; else 1.
 
-    `OMP_NUM_THREADS` limits the cores that are counted.
+    `OMP_NUM_THREADS` limits the cores that are counted. `device` is a kind, such as "cpu";
+    `cpu_threads` are torch's own, by default as they are now.
     """
-    if device.type != "cpu":
+    if device != "cpu":
         return 1
     usable = usable_cores()
     most = int(os.environ.get("OMP_NUM_THREADS", "").split(",")[0] or usable)
-    return max(1, min(usable, most) // torch.get_num_threads())
+    return max(1, min(usable, most) // (cpu_threads or torch.get_num_threads()))
 
 
 def _metrics(totals: Mapping[str, float], grad_norms: Sequence[float]) -> dict[str, float]:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import json
 import os
-import time
 import types
 from pathlib import Path
 

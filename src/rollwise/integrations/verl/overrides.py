@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.config import BUILT_IN_NAMES, TrainConfig
-from rollwise.config.learning import MICRO_BATCH_TOKENS
 from rollwise.integrations.verl.settings import (
     MANAGER,
     MODE,
@@ -32,7 +31,6 @@ SAME = {
     "data.train_batch_size": "prompts.batch_size",
     "data.max_prompt_length": "data.max_prompt_tokens",
     "data.max_response_length": "engine.max_new_tokens",
-    f"{MODEL}.enable_gradient_checkpointing": "model.gradient_checkpointing",
     f"{ACTOR}.optim.lr": "learner.learning_rate",
     f"{ACTOR}.optim.weight_decay": "learner.weight_decay",
     f"{ACTOR}.grad_clip": "learner.max_grad_norm",
@@ -85,9 +83,10 @@ def overrides(
     own, learner = flatten(verl, "."), config.learner
     by_token = learner.average == "tokens"
     longest = config.data.max_prompt_tokens + config.engine.max_new_tokens
-    at_a_time = learner.micro_batch_tokens or MICRO_BATCH_TOKENS
+    at_a_time = learner.tokens_at_a_time(on_gpu=True)
     derived = {
         **{name: attrgetter(ours)(config) for name, ours in SAME.items()},
+        f"{MODEL}.enable_gradient_checkpointing": config.model.gradient_checkpointing is not False,
         **ALWAYS,
         **_model(config),
         **_mode(config, own.pop(MODE, "sync")),
