@@ -1,6 +1,6 @@
 """Memory: what is predicted for updates of models in real shapes, and what they take on a CPU.
 
-Each case is a process of its own, which makes two updates with the learner: random weights in the
+Each case is a process of its own, in which the learner makes an update: random weights in the
 shapes of Qwen2.5-0.5B and -1.5B with fewer layers, all 151,936 words, float32.
 
     python benchmarks/speed/memory.py            # about 20 minutes of two cores, up to 20 GB
@@ -68,7 +68,7 @@ def measure(case: tuple[Any, ...]) -> tuple[float, float]:
     prompt = 64
     settings = {
         "model": {"gradient_checkpointing": recomputed, "lora_rank": rank},
-        "learner": {"mini_batches": 2, "learning_rate": 1e-6, "old_logprobs": "engine"},
+        "learner": {"mini_batches": 1, "learning_rate": 1e-6},
         "engine": {"max_new_tokens": tokens},
         "data": {"max_prompt_tokens": prompt},
     }
@@ -88,11 +88,12 @@ def measure(case: tuple[Any, ...]) -> tuple[float, float]:
         model = add_adapters(model, config.model)
     recompute(model, config.model, False)
     learner = Learner(model.eval(), config.learner, threads=threads)
-    count = 2 * max(1, 1024 // (prompt + tokens)) * (2 if threads > 1 else 1) * 2
+    count = max(1, config.learner.tokens_at_a_time(False) // (prompt + tokens))
     examples = [
         Example([1] * prompt, Response([2 + i] * tokens, [-11.9] * tokens), (-1.0) ** i)
-        for i in range(count)
+        for i in range(2 * count * threads)
     ]
+    learner.learn([Example([1], Response([2], [-11.9]), 1.0)])  # makes the optimizer's state
     learner.learn(examples)
     held = sum(need.held.values()) + sum(need.learning.values())
     return held / 1e9, peak_memory() / 1e9

@@ -156,6 +156,25 @@ def test_draws_that_memory_does_not_suffice_to_begin_are_begun_later(
     assert engine.slots == 4
 
 
+def test_tokens_that_whole_batches_lose_are_counted(tokenizer, monkeypatch):
+    config = transformers.MambaConfig(
+        vocab_size=17, hidden_size=32, num_hidden_layers=2, eos_token_id=END
+    )
+    model = transformers.MambaForCausalLM(config).eval()
+    engine, draws = TransformersEngine(model, tokenizer, LIMIT, batch_size=8), make_draws(8)
+    wanted = as_tokens(complete(TransformersEngine(model, tokenizer, LIMIT), draws))
+    sample, calls = TokenSampler.sample, itertools.count(1)
+
+    def bounded(sampler, logits, uniforms):
+        if next(calls) == 3:
+            raise torch.OutOfMemoryError("too much")
+        return sample(sampler, logits, uniforms)
+
+    monkeypatch.setattr(TokenSampler, "sample", bounded)
+    assert as_tokens(complete(engine, draws)) == wanted
+    assert (engine.slots, engine.lost_tokens) == (4, 2 * 8)
+
+
 def test_other_models_draw_in_batches_and_it_is_said(tokenizer, caplog):
     """Gemma 2 caps its logits of attention; Mamba has no attention, and another kind of cache."""
     shape = {"vocab_size": 17, "hidden_size": 32, "num_hidden_layers": 2, "eos_token_id": END}

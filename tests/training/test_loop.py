@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from rollwise.config import make_config
+from rollwise.engines.kv_cache import SegmentedCache
 from rollwise.errors import ConfigError
 from rollwise.models.loading import copy_in_bfloat16
 from rollwise.records import RunFolder
@@ -152,6 +153,25 @@ def test_an_engine_with_a_copy_of_the_weights_follows_the_learner(tmp_path, monk
     assert not all(torch.equal(a, b) for a, b in zip(after, before, strict=True))
     # Rounding sets the two apart by about 2⁻⁸ of a few nats.
     assert all(1e-5 < line["sampler_gap"] < 0.1 for line in run.folder.read_metrics()[1:])
+
+
+def test_a_smaller_batch_is_recorded_and_resumed_with(tmp_path, monkeypatch):
+    """Also how many tokens had been drawn in vain: none, by continuous batching."""
+    folder, begin_step = RunFolder(tmp_path / "run"), SegmentedCache.begin_step
+
+    def bounded(cache):
+        if len(cache.order) > 4:
+            raise torch.OutOfMemoryError("too much")
+        return begin_step(cache)
+
+    monkeypatch.setattr(SegmentedCache, "begin_step", bounded)
+    run = start_run(config_of(), folder)
+    most = run.engine.slots
+    train(run, Observer(stop_after=1))
+    first = folder.read_metrics()[1]
+    assert (first["engine_batch_size"], first["lost_tokens"]) == (run.engine.slots, 0)
+    assert run.engine.slots <= 4 < most
+    assert resume_run(config_of(), RunFolder(folder.path)).engine.slots == run.engine.slots
 
 
 def test_beliefs_begin_at_the_accuracy_before_training(tmp_path):

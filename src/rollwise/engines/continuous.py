@@ -67,18 +67,18 @@ class ContinuousBatch:
         self._logprobs = torch.zeros(shape, device=device)
         self._uniforms = torch.zeros(shape, dtype=torch.float64, device=device)
 
-    def restart(self, slots: int) -> tuple[list[Drawn], dict[Draw, Sequence[int]]]:
+    def restart(self, slots: int) -> tuple[list[Drawn], dict[Draw, Sequence[int]], int]:
         """Start over with fewer slots, and keep what was drawn.
 
-        Returns the responses that have ended, and the other draws in flight with their prompts.
-        These continue where they were once they are filled in again.
+        Returns the responses that have ended, the other draws in flight with their prompts, and how
+        many tokens are lost: none. Draws continue where they were once they are filled in again.
         """
         ended, waiting = self._report(), dict(self.drawing)
         drawn = self._drawn_in([self._slot_of[draw] for draw in waiting])
         begun = self._begun | {each.draw: each for each in drawn if each.tokens}
         self.open(slots)
         self._begun = begun
-        return ended, waiting
+        return ended, waiting, 0
 
     def weights_changed(self) -> None:
         self._prompts.clear()

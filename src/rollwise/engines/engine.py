@@ -27,9 +27,12 @@ class Engine(ABC):
     Attributes:
         slots: The most draws that it works on at a time; None if there is no bound. Further draws
             wait.
+        lost_tokens: Tokens that were drawn and lost, because memory ran out, so that they had to be
+            drawn again.
     """
 
     slots: int | None = None
+    lost_tokens = 0
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -54,6 +57,10 @@ class Engine(ABC):
 
     def sleep(self) -> None:
         """Free device memory until `load_weights` or the next draw; no draw is in flight."""
+        return None
+
+    def limit_slots(self, slots: int) -> None:
+        """Work on no more draws at a time: so many had room when memory ran out."""
         return None
 
     def ignore_ends(self) -> bool:

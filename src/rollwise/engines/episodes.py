@@ -162,6 +162,14 @@ class EpisodeEngine(Engine):
     def sleep(self) -> None:
         self._engine.sleep()
 
+    @property
+    def lost_tokens(self) -> int:  # type: ignore[override]
+        """See base class."""
+        return self._engine.lost_tokens
+
+    def limit_slots(self, slots: int) -> None:
+        self._engine.limit_slots(slots)
+
     def ignore_ends(self) -> bool:
         return self._engine.ignore_ends()
 

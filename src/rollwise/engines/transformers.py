@@ -93,7 +93,8 @@ class TransformersEngine(BatchEngine):
             if self.slots == 1:
                 raise
             self.slots //= 2
-            ended, drawing = self._batch.restart(self.slots)
+            ended, drawing, lost = self._batch.restart(self.slots)
+            self.lost_tokens += lost
             self._waiting = {**drawing, **self._waiting}
             torch.cuda.empty_cache()
             logger.warning(
@@ -120,6 +121,10 @@ class TransformersEngine(BatchEngine):
         """On a GPU, drop the keys and values of all rows, if no response is in flight."""
         if self.model.device.type == "cuda" and not self._batch.drawing:
             self._batch.open(self.slots)
+
+    def limit_slots(self, slots: int) -> None:
+        self.slots = min(self.slots, slots)
+        self._batch.open(self.slots)
 
     def ignore_ends(self) -> bool:
         self._end_tokens.fill_(-1)

@@ -37,6 +37,7 @@ class WholeBatch:
     def __init__(self, sampling: TokenSampler, slots: int) -> None:
         self._model, self._sampling = sharing_weights(sampling.model), sampling
         self._pads = True
+        self._unfinished = 0  # tokens of the batch that is being drawn
         self._check()
         self.open(slots)
 
@@ -50,10 +51,14 @@ class WholeBatch:
     def fill(self, draws: Mapping[Draw, Sequence[int]]) -> None:
         self.drawing.update(draws)
 
-    def restart(self, slots: int) -> tuple[list[Drawn], dict[Draw, Sequence[int]]]:
-        """Start over with fewer slots; returns no responses, and all draws with their prompts."""
+    def restart(self, slots: int) -> tuple[list[Drawn], dict[Draw, Sequence[int]], int]:
+        """Start over with fewer slots.
+
+        Returns no responses, all draws with their prompts, and how many tokens are lost.
+        """
         drawing, self.drawing = self.drawing, {}
-        return [], drawing
+        lost, self._unfinished = self._unfinished, 0
+        return [], drawing, lost
 
     def cancel(self, draw: Draw) -> int:
         """Forget a draw; none of its tokens has been drawn."""
@@ -77,6 +82,7 @@ class WholeBatch:
             """Leave one token to choose from in each row: the one that its random number draws."""
             step = ids.shape[1] - width
             drawn, logprobs[:, step] = sampling.sample(logits, uniforms[:, step])
+            self._unfinished += len(drawn)
             return torch.full_like(logits, -torch.inf).scatter(1, drawn[:, None], 0.0)
 
         # This replaces the model's own, which may ask for other distributions.
@@ -94,6 +100,7 @@ class WholeBatch:
         ended = torch.isin(tokens, end_tokens)
         ends = torch.where(ended.any(dim=1), ended.int().argmax(dim=1) + 1, tokens.shape[1])
         lengths = [min(end, limit) for end, limit in zip(ends.tolist(), limits, strict=True)]
+        self._unfinished = 0
         for draw in draws:
             del self.drawing[draw]
         return drawn_of(draws, tokens, logprobs, lengths)

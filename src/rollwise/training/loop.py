@@ -101,12 +101,16 @@ def evaluate(run: Run) -> dict[str, dict[str, float]]:
 def draw(run: Run, number: int) -> Step:
     """Draw and grade a step, and record its responses; a RunError if all of it failed."""
     failed_before, unanswered_before = run.grader.failures, _unanswered(run)
+    lost_before = run.engine.lost_tokens
     step = take_step(run.recipe, run.sampler, run.roll_out, number)
     step.metrics.update(
         step=number,
         grader_failures=run.grader.failures - failed_before,
         unanswered=_unanswered(run) - unanswered_before,
     )
+    if (run.engine.slots or run.config.engine.batch_size) < run.config.engine.batch_size:
+        lost = run.engine.lost_tokens - lost_before
+        step.metrics.update(engine_batch_size=run.engine.slots, lost_tokens=lost)
     _keep_samples(run, step)
     if run.step == 0 and run.recipe.resolved_objective.uses_priors:
         _say_if_not_binary(step, run.config.grading.positive_threshold)

@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from rollwise.config import TrainConfig
 from rollwise.config.learning import MICRO_BATCH_TOKENS, LearnerSettings
+from rollwise.engines.continuous import KEPT_TOKENS
 from rollwise.engines.settings import VLLMSettings
 from rollwise.engines.tokens import sample
 from rollwise.errors import ModelError, one_line
@@ -120,8 +121,13 @@ def memory_of(
     if engine.kind.needs_model:
         held["engine's copy"] = 2 * every if on_gpu else 0
         number = 2 if on_gpu else 4
-        cache = engine.batch_size * longest * _cached_numbers(model_config) * number
-        drawing = {"keys and values": int(SPARE_CACHE * cache), "sampling": sampling.pop()}
+        each = _cached_numbers(model_config) * number
+        kept = max(KEPT_TOKENS, engine.batch_size * config.data.max_prompt_tokens)
+        drawing = {
+            "keys and values": int(SPARE_CACHE * engine.batch_size * longest * each),
+            "prompts": kept * each,
+            "sampling": sampling.pop(),
+        }
     elif on_gpu and isinstance(vllm := engine.make(), VLLMSettings):
         asleep = vllm.sleep_level > 0
         (drawing if asleep else held)["vLLM"] = int(vllm.gpu_memory_utilization * total)

@@ -133,6 +133,8 @@ def start_run(config: TrainConfig, folder: RunFolder, checkpoint: Path | None = 
         start = {"step": step, **describe_start(_where(config))}
         resumed = [*folder.read_about("resumed"), start]
         folder.write_config(settings, read=now | before, resumed=resumed)
+        if found := folder.read_metrics()[-1].get("engine_batch_size"):
+            engine.limit_slots(found)
     trackers.start(folder.path, settings)
     problems: dict[Key, Problem] = {each.key: each for each in [*data.train, *data.heldout]}
     return Run(
