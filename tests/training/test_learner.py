@@ -212,3 +212,38 @@ def test_how_far_a_step_moves_the_policy_is_measured(model, mini_batches):
     assert moved[1e-4] == pytest.approx(10 * moved[1e-5], rel=0.1)
     unmoved = make_learner(model).learn([replace(examples[0], advantage=0.0)])
     assert "policy_change" not in unmoved
+
+
+@pytest.mark.parametrize("old", ["learner", "engine"])
+def test_further_passes_are_clipped_against_the_policy_that_drew(model, old):
+    """Two passes with one mini-batch make the updates of two with the old probabilities kept."""
+    examples = make_examples(model)
+    drawn = [plain_logprobs(copy.deepcopy(model), e).detach() for e in examples]
+    settings = {"learning_rate": 3e-3, "old_logprobs": old, "target_kl": 1e9}
+    learner = make_learner(model, passes=3, **settings)
+    steps = watch(learner)
+    metrics = learner.learn(examples)
+    assert (metrics["passes"], len(steps)) == (3, 3)
+    before_last, taught = copy.deepcopy(model), [e for e in examples if e.advantage]
+    with torch.no_grad():
+        for weights, then in zip(before_last.parameters(), steps[-1][0], strict=True):
+            weights.copy_(then)
+    log_ratios = torch.cat(
+        [
+            plain_logprobs(before_last, e).detach() - before
+            for e, before in zip(examples, drawn, strict=True)
+            if e in taught
+        ]
+    )
+    wanted = float((log_ratios.exp() - 1 - log_ratios).mean())
+    assert metrics["kl"] == pytest.approx(wanted, rel=1e-3)
+
+
+def test_further_passes_end_once_the_policy_has_moved(model):
+    """The first pass is made whole; a later one ends between two mini-batches."""
+    examples, settings = make_examples(model), {"passes": 50, "mini_batches": 2}
+    metrics, gradients = learned(make_learner(model, learning_rate=2e-3, **settings), examples)
+    assert 1 < metrics["passes"] < 50 and len(gradients) == 2 * metrics["passes"]
+    assert metrics["kl"] > 0.03
+    metrics, _ = learned(make_learner(model, target_kl=1e-12, **settings), examples)
+    assert metrics["passes"] in (1, 1.5)

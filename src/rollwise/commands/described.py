@@ -6,11 +6,15 @@ from dataclasses import asdict
 from typing import Any
 
 from rollwise.config.base import merge
-from rollwise.config.defaults import follows_from_counts
+from rollwise.config.defaults import follows_from_counts, trained_from
+from rollwise.config.model import BUILT_IN_NAMES
 from rollwise.config.reading import make_config
 from rollwise.config.train import TrainConfig
 from rollwise.methods import METHODS, SECTIONS
 from rollwise.records import flatten
+
+UNPROVEN = ("step.normalize_gradients", "prompts.type", "belief.type")
+"""What no published run of models of real size had; the first one in several methods."""
 
 Given = Mapping[str, Any]
 """Settings as they were given, without defaults."""
@@ -28,6 +32,22 @@ def method_in_words(config: TrainConfig, given: Given) -> str:
         for name, (value, usual) in differing(config, given).items()
     ]
     return f"{said}; differs: {', '.join(changes)}" if changes else said
+
+
+def unproven_in_words(config: TrainConfig, given: Given) -> str:
+    """Name the settings that our study chose on small models, where the run has another model."""
+    if trained_from(config.model.path) in BUILT_IN_NAMES:
+        return ""
+    names = UNPROVEN if METHODS[config.method].source == "rollwise" else UNPROVEN[:1]
+    settings, chosen = flatten(asdict(config), "."), flatten(given, ".")
+    of_method = flatten(METHODS[config.method].settings, ".")
+    kept = [
+        f"{name} = {json.dumps(value)}"
+        for name in names
+        if (value := of_method.get(name)) and value == settings[name] and name not in chosen
+    ]
+    where = "chosen on models of 0.1 to 5 M parameters (docs/gpu.md#sources-of-the-defaults)"
+    return f"{', '.join(kept)}: {where}" if kept else ""
 
 
 def differing(config: TrainConfig, given: Given) -> dict[str, tuple[Any, Any]]:
@@ -60,6 +80,8 @@ def resolved(file: Given, line: Given) -> Iterator[str]:
     of_method = flatten(METHODS[settings["method"]].settings, ".")
     for name, value in settings.items():
         source = "the method" if name in of_method else "default"
+        if name in of_method and value != of_method[name]:
+            source = "published runs with models of 1.5 to 8 B (docs/gpu.md)"
         if name in kept:
             source = "the command line" if name in on_line else "the file"
         written = f"# {name}" if value is None else f"{name} = {json.dumps(value)}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from rollwise.commands.described import method_in_words
+from rollwise.commands.described import method_in_words, unproven_in_words
 from rollwise.commands.folder import read_again, resolve, seal
 from rollwise.commands.show import interval, show
 from rollwise.commands.train_display import TrainingDisplay, describe_finding
@@ -58,6 +58,8 @@ def train(
         console.print(f"setting up {model:.80} on {data:.80} in {path}", markup=False)
         given = merge(*layers, {"method": config.method} if begun else {})
         console.print(method_in_words(config, given), markup=False)
+        if unproven := unproven_in_words(config, given):
+            console.print(unproven, markup=False)
         if begun and not checkpoints:
             folder.refuse_to_start_over()
             console.print(f"the run in {path} has no checkpoint yet: it starts over", markup=False)

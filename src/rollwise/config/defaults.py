@@ -12,7 +12,7 @@ from rollwise.config.data import ENVIRONMENT
 from rollwise.config.model import BUILT_IN, BUILT_IN_NAMES, TOOL_SUMS, is_small
 from rollwise.environments.procedural import PREFIX
 from rollwise.grading import GRADERS, GraderSettings
-from rollwise.methods import method_of
+from rollwise.methods import PUBLISHED, STUDY, method_of
 from rollwise.sampling import Estimated
 
 ENGINE = CHOICES["engine"].default
@@ -37,11 +37,13 @@ def defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
         defaults["data"] = {"train": ENVIRONMENT}
     if kind_of(given, "engine") == ENGINE:
         defaults["learner"]["old_logprobs"] = "engine"
-    if trained_from(str(task["model"]["path"])) in BUILT_IN_NAMES:
+    if built_in := trained_from(str(task["model"]["path"])) in BUILT_IN_NAMES:
         defaults["learner"]["learning_rate"] = method.rate
+    by_others = {} if built_in or method.learns != STUDY else {"learner": PUBLISHED}
     backend = CHOICES["backend"].kinds.get(kind_of(given, "backend"))
     counts = follows_from_counts(merge(method.settings, given))
-    return merge(task, defaults, getattr(backend, "defaults", {}), method.settings, counts)
+    of_backend = getattr(backend, "defaults", {})
+    return merge(task, defaults, of_backend, method.settings, by_others, counts)
 
 
 def usual_method(given: Mapping[str, Any]) -> str:

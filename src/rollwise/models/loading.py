@@ -129,8 +129,13 @@ def adapter_weights(model: PreTrainedModel) -> Mapping[str, torch.Tensor]:
 
 
 def for_sampling(model: PreTrainedModel) -> PreTrainedModel:
-    """Return what responses are drawn from: a copy in bfloat16 on a GPU, else `model` itself."""
-    return model if model.device.type != "cuda" else copy_in_bfloat16(model)
+    """Return what responses are drawn from: a copy in bfloat16, or `model` itself."""
+    return copy_in_bfloat16(model) if computes_in_bfloat16(model.device) else model
+
+
+def computes_in_bfloat16(device: torch.device) -> bool:
+    """Return whether arithmetic is in bfloat16: on GPUs from Ampere on; others only emulate it."""
+    return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def copy_in_bfloat16(model: PreTrainedModel) -> PreTrainedModel:

@@ -102,6 +102,7 @@ class LocalSettings(BackendSettings):
 
         from rollwise.models.loading import (
             adapter_weights,
+            computes_in_bfloat16,
             from_pretrained,
             load_model,
             merged_weights,
@@ -118,7 +119,7 @@ class LocalSettings(BackendSettings):
 
             described = from_pretrained(AutoConfig, model_path(config.model.path))
             total = torch.cuda.get_device_properties(device).total_memory
-            learner = fitted_learner(config, described, total)
+            learner = fitted_learner(config, described, total, computes_in_bfloat16(device))
         model, tokenizer = load_model(config.model, checkpoint / "model" if checkpoint else None)
         engine: Any = config.engine.make()
         apart = engine.takes_adapters and config.model.lora_rank > 0
@@ -143,13 +144,13 @@ class LocalBackend:
     @classmethod
     def untrained(cls, config: Any) -> Self:
         """Load what the engine of a command that does not train needs of a model."""
-        from rollwise.models.loading import in_bfloat16
+        from rollwise.models.loading import computes_in_bfloat16, in_bfloat16
         from rollwise.models.saved import describe_saved, load_saved
 
         if not config.engine.kind.needs_model:
             return cls(config, *describe_saved(config.model))
         model, tokenizer = load_saved(config.model)
-        if model.device.type == "cuda":
+        if computes_in_bfloat16(model.device):
             in_bfloat16(model)
         return cls(config, model, tokenizer)
 

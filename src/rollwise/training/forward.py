@@ -22,6 +22,7 @@ from rollwise.engines.probe import (
     trial,
     trial_tokens,
 )
+from rollwise.models.loading import computes_in_bfloat16
 from rollwise.step.response import Example, Response
 from rollwise.training.micro_batches import Batch, pad
 from rollwise.training.packing import can_pack, pack
@@ -98,8 +99,8 @@ class Forward:
         return (pack if self.packed else pad)(examples, self.model.device)
 
     def _precision(self) -> torch.autocast:
-        kind = self.model.device.type
-        return torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda")
+        device = self.model.device
+        return torch.autocast(device.type, torch.bfloat16, enabled=computes_in_bfloat16(device))
 
     def _states(self, inputs: Mapping[str, Any]) -> Tensor:
         output: Any = self.model.get_decoder()(**inputs, use_cache=False)

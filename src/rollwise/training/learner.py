@@ -47,7 +47,7 @@ class Learner:
 
     Args:
         model: A causal language model; its parameters that require a gradient are trained, in
-            the precision they have. On a GPU the arithmetic is in bfloat16.
+            the precision they have. The arithmetic is in bfloat16 where a GPU computes in it.
         settings: Learning rate, mini-batches, clipping and so on.
         temperature: The temperature at which responses are drawn; log-probabilities refer to it.
         weights_of: Makes what `weights` returns from the model; by default its own weights.

@@ -80,20 +80,27 @@ class Memory:
 
 
 def memory_of(
-    config: TrainConfig, model_config: Any, on_gpu: bool, threads: int = 1, total: int = 0
+    config: TrainConfig,
+    model_config: Any,
+    on_gpu: bool,
+    threads: int = 1,
+    total: int = 0,
+    halved: bool = True,
 ) -> Memory:
     """Predict what the local backend and its engine need.
 
     Args:
         config: The settings of the run.
         model_config: The configuration of the model, as `transformers` reads it.
-        on_gpu: Whether the model is on a GPU, where arithmetic is in bfloat16.
+        on_gpu: Whether the model is on a GPU.
         threads: Micro-batches that a CPU runs at once.
         total: The GPU's memory in bytes, of which vLLM takes its share.
+        halved: Whether a GPU's arithmetic is in bfloat16.
 
     Raises:
         Unpredictable: The model's code does not run without data.
     """
+    halved = halved and on_gpu
     engine, fake = config.engine, FakeTensorMode(allow_non_fake_inputs=True)
     longest = config.data.max_prompt_tokens + engine.max_new_tokens
     try:
@@ -107,7 +114,7 @@ def memory_of(
             _to_cpu(model)
             recompute(model, config.model, on_gpu)
             tokens = config.learner.tokens_at_a_time(on_gpu)
-            with torch.autocast("cpu", torch.bfloat16, enabled=on_gpu), live.peak_of() as learning:
+            with torch.autocast("cpu", torch.bfloat16, enabled=halved), live.peak_of() as learning:
                 _learn(model, config, longest, tokens)
             with live.peak_of() as sampling:
                 width = model.config.get_text_config().vocab_size
@@ -119,8 +126,8 @@ def memory_of(
     held = {"libraries": LIBRARIES, "weights": weights, "optimizer": 2 * gradients}
     drawing = {}
     if engine.kind.needs_model:
-        held["engine's copy"] = 2 * every if on_gpu else 0
-        number = 2 if on_gpu else 4
+        held["engine's copy"] = 2 * every if halved else 0
+        number = 2 if halved else 4
         each = _cached_numbers(model_config) * number
         kept = max(KEPT_TOKENS, engine.batch_size * config.data.max_prompt_tokens)
         drawing = {
@@ -140,7 +147,9 @@ def memory_of(
     return Memory(held, several, drawing)
 
 
-def fit_to(config: TrainConfig, model_config: Any, total: int) -> tuple[TrainConfig, Memory]:
+def fit_to(
+    config: TrainConfig, model_config: Any, total: int, halved: bool = True
+) -> tuple[TrainConfig, Memory]:
     """Choose the largest micro-batches with which a run fits on a GPU of `total` bytes.
 
     Returns:
@@ -152,20 +161,22 @@ def fit_to(config: TrainConfig, model_config: Any, total: int) -> tuple[TrainCon
     given = config.learner.micro_batch_tokens
     for tokens in [given] if given else SIZES:
         fitted = replace(config, learner=replace(config.learner, micro_batch_tokens=tokens))
-        need = memory_of(fitted, model_config, True, total=total)
+        need = memory_of(fitted, model_config, True, total=total, halved=halved)
         if need.peak <= SAFE * total:
             break
     return fitted, need
 
 
-def fitted_learner(config: TrainConfig, model_config: Any, total: int) -> LearnerSettings:
+def fitted_learner(
+    config: TrainConfig, model_config: Any, total: int, halved: bool = True
+) -> LearnerSettings:
     """Return the learner's settings as `fit_to` chooses them for a GPU, and log what they need.
 
     Raises:
         ModelError: The run does not fit, by more than predictions can be wrong.
     """
     try:
-        fitted, need = fit_to(config, model_config, total)
+        fitted, need = fit_to(config, model_config, total, halved)
     except Unpredictable as error:
         log.warning("%s", error)
         return config.learner

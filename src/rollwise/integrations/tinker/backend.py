@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 UNCHANGED = (
     *("model.lora_alpha", "model.lora_modules", "model.gradient_checkpointing"),
     *("learner.dual_clip", "learner.importance_cap", "learner.entropy_coefficient"),
-    "learner.max_divergence",
+    *("learner.max_divergence", "learner.passes"),
 )
 """Settings that Tinker cannot follow."""
 

@@ -186,6 +186,7 @@ def _trl_settings(
         "per_device_train_batch_size": at_a_time,
         "gradient_accumulation_steps": accumulated,
         "steps_per_generation": accumulated * learner.mini_batches,
+        "num_iterations": learner.passes,
         "num_generations": max(size, FOR_EVALUATION),
         "scale_rewards": "group" if settings.advantage.own().get("scale_by_std") else "none",
         "loss_type": "grpo" if learner.average == "responses" else "dapo",

@@ -90,6 +90,7 @@ def overrides(
         **ALWAYS,
         **_model(config),
         **_mode(config, own.pop(MODE, "sync")),
+        f"{ACTOR}.ppo_epochs": learner.passes,
         f"{ACTOR}.ppo_mini_batch_size": config.prompts.batch_size // learner.mini_batches,
         f"{ACTOR}.ppo_max_token_len_per_gpu": max(at_a_time, longest),
         f"{ACTOR}.loss_agg_mode": "token-mean" if by_token else "seq-mean-token-mean",
@@ -131,7 +132,7 @@ def _mode(config: TrainConfig, mode: str) -> dict[str, Any]:
     learner = config.learner
     # verl raises the rate at each call of its worker: once a step, or with separate engines once an
     # update.
-    updates = 1 if mode == "separate_async" else learner.mini_batches
+    updates = 1 if mode == "separate_async" else learner.mini_batches * learner.passes
     chosen: dict[str, Any] = {
         MODE: TRAINERS[mode],
         f"{ACTOR}.optim.lr_warmup_steps": math.ceil(learner.warmup_updates / updates),
