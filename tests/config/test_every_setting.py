@@ -29,7 +29,7 @@ FUNCTIONS = {"a": "operator:eq", "b": "math"}
 NEEDED = {"function": [{"function": "operator:eq"}, {"functions": FUNCTIONS}]}
 """Settings without which a kind cannot be chosen; ones that exclude each other."""
 
-OTHER_VALUES = [True, False, 0.4, 0.7, 1, 2, 3, 4, 8, 64, 5000]
+OTHER_VALUES = [False, True, 0.4, 0.7, 1, 2, 3, 4, 8, 64, 5000]
 OTHER_VALUES += ["single", "log", "cpu", "http://h/v1", "env", "operator:ne", ["level"]]
 OTHER_VALUES += [{"a": 2}, {"a": "math"}, "b"]
 

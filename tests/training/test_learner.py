@@ -242,7 +242,7 @@ def test_further_passes_are_clipped_against_the_policy_that_drew(model, old):
 def test_further_passes_end_once_the_policy_has_moved(model):
     """The first pass is made whole; a later one ends between two mini-batches."""
     examples, settings = make_examples(model), {"passes": 50, "mini_batches": 2}
-    metrics, gradients = learned(make_learner(model, learning_rate=2e-3, **settings), examples)
+    metrics, gradients = learned(make_learner(model, learning_rate=3e-4, **settings), examples)
     assert 1 < metrics["passes"] < 50 and len(gradients) == 2 * metrics["passes"]
     assert metrics["kl"] > 0.03
     metrics, _ = learned(make_learner(model, target_kl=1e-12, **settings), examples)
