@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+import sys
 import threading
 import tomllib
 from dataclasses import asdict
@@ -95,7 +96,12 @@ def test_the_hours_are_those_of_the_plan(path, planned):
 def load(monkeypatch):
     """Loads a module beside the recipes: `load("judge")`."""
     monkeypatch.syspath_prepend(str(FOLDER / "recipes"))
-    return importlib.import_module
+
+    def load(name):
+        monkeypatch.delitem(sys.modules, name, raising=False)  # another example has that name too
+        return importlib.import_module(name)
+
+    return load
 
 
 def test_the_calculator_answers_calls_and_ends_at_an_answer(load):
