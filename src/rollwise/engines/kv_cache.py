@@ -15,8 +15,8 @@ FIRST = 64
 NARROWEST = 32
 """Tokens that each further segment holds, or an eighth of those before it if that is more."""
 
-SMALL = 2**20
-"""A segment of at most so many numbers keeps its memory when rows leave."""
+SMALL = 2**26
+"""A cache of at most so many numbers keeps its memory when rows leave: new memory costs more."""
 
 
 class Segment:
@@ -28,11 +28,10 @@ class Segment:
         # Keys and values, shape (2, layers, rows, key-value heads, width, head size).
         self.store = torch.zeros((0,) * 6)
 
-    def make_room(self, used: int, rows: int, like: Tensor) -> None:
-        """Make room for `rows` rows, of which `used` are kept; memory follows them."""
+    def make_room(self, used: int, rows: int, like: Tensor, shrinks: bool) -> None:
+        """Make room for `rows` rows, of which `used` are kept; memory may follow them down."""
         room = self.store.shape[2]
-        small = self.store.numel() <= SMALL
-        if rows > room or (rows < room - room // 16 and not small):
+        if rows > room or (shrinks and rows < room - room // 16):
             halves, layers, _, heads, _, size = like.shape
             spare = rows // 32 if used else 0
             shape = (halves, layers, rows + spare, heads, self.end - self.begin, size)
@@ -117,14 +116,15 @@ class SegmentedCache:
         movers = np.flatnonzero(~stays & (counts > 0))
         movers = movers[np.argsort(-counts[movers], kind="stable")]
         most = max(old.max(initial=0), counts.max(initial=0))
+        shrinks = sum(segment.store.numel() for segment in self._segments) > SMALL
         for index, segment in enumerate(self._segments[:most]):
             used, rows = int((old > index).sum()), int((counts > index).sum())
             if rows > segment.store.shape[2]:
-                segment.make_room(used, rows, self._like)
+                segment.make_room(used, rows, self._like, shrinks)
             held = old[movers] > index
             if held.any():
                 segment.store[:, :, places[held]] = segment.store[:, :, movers[held]]
-            segment.make_room(rows, rows, self._like)
+            segment.make_room(rows, rows, self._like, shrinks)
         order = self.order.copy()
         order[places] = order[movers]
         self.order, self._counts = order[:kept], wanted
