@@ -18,12 +18,6 @@ def usable_cores(root: Path = Path("/")) -> int:
     return max(1, min(cores))
 
 
-def allowed_threads() -> int:
-    """Return how many threads may compute at once: the usable cores, or `OMP_NUM_THREADS`."""
-    usable = usable_cores()
-    return min(usable, int(os.environ.get("OMP_NUM_THREADS", "").split(",")[0] or usable))
-
-
 def usable_memory(root: Path = Path("/")) -> int:
     """Return how many bytes of memory this process may use: the machine's, or a group's limit."""
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,8 +1,7 @@
 """The built-in engine, for causal language models of `transformers`."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
@@ -20,7 +19,6 @@ from rollwise.engines.settings import context_of
 from rollwise.engines.tokens import Drawn, TokenSampler
 from rollwise.engines.whole_batches import WholeBatch
 from rollwise.errors import ModelError, PolicyError
-from rollwise.machine import allowed_threads
 from rollwise.sampling import Draw
 from rollwise.step.response import Response
 
@@ -89,9 +87,8 @@ class TransformersEngine(BatchEngine):
 
     def _advance(self) -> Iterable[tuple[Draw, Response]]:
         try:
-            with self._all_cores():
-                self._fill()
-                return self._responses(self._batch.draw())
+            self._fill()
+            return self._responses(self._batch.draw())
         except torch.OutOfMemoryError:
             if self.slots == 1:
                 raise
@@ -143,17 +140,6 @@ class TransformersEngine(BatchEngine):
             truncated = tokens[-1] not in ends
             found.append((draw, Response(tokens, logprobs, text, truncated)))
         return found
-
-    @contextmanager
-    def _all_cores(self) -> Iterator[None]:
-        """Let torch use the cores among which the learner shares out its micro-batches."""
-        before = torch.get_num_threads()
-        if self.model.device.type == "cpu":
-            torch.set_num_threads(max(before, allowed_threads()))
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
 
     def _fill(self) -> None:
         free = self.slots - len(self._batch.drawing)

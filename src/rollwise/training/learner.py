@@ -1,5 +1,6 @@
 """The learner: updates a model's weights from responses and their advantages."""
 
+import os
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,7 +15,7 @@ from transformers import PreTrainedModel
 
 from rollwise.config import LearnerSettings
 from rollwise.errors import EngineError, PolicyError
-from rollwise.machine import allowed_threads
+from rollwise.machine import usable_cores
 from rollwise.step.response import Example
 from rollwise.training.forward import Forward, recomputing
 from rollwise.training.loss import (
@@ -331,7 +332,9 @@ def learner_threads(device: str, cpu_threads: int | None = None) -> int:
     """
     if device != "cpu":
         return 1
-    return max(1, allowed_threads() // (cpu_threads or torch.get_num_threads()))
+    usable = usable_cores()
+    most = int(os.environ.get("OMP_NUM_THREADS", "").split(",")[0] or usable)
+    return max(1, min(usable, most) // (cpu_threads or torch.get_num_threads()))
 
 
 def _metrics(totals: Mapping[str, float], grad_norms: Sequence[float]) -> dict[str, float]:
