@@ -58,6 +58,17 @@ def test_advantages_by_hand(rewards, settings, expected):
     assert advantages(*grouped(rewards), **settings) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.parametrize("correct", [1, 3, 7])
+def test_log_with_all_responses_is_maxrl(correct):
+    """(r − r̄)/r̄ (arXiv 2602.02710)."""
+    rewards = [1.0] * correct + [0.0] * (8 - correct)
+    pool, mean = Pool("x", rewards), correct / 8
+    group = select_group(pool, 8, strategy="all")
+    found = advantages(pool, group, "log")
+    wanted = (np.array(rewards) - mean) / mean
+    assert sorted(found) == pytest.approx(sorted(wanted))
+
+
 @given(
     rewards=st.lists(st.floats(-2, 2, width=32), min_size=2, max_size=24), half=st.integers(1, 6)
 )

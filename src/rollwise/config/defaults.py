@@ -39,7 +39,7 @@ def defaults_for(given: Mapping[str, Any]) -> dict[str, Any]:
         defaults["learner"]["old_logprobs"] = "engine"
     if built_in := trained_from(str(task["model"]["path"])) in BUILT_IN_NAMES:
         defaults["learner"]["learning_rate"] = method.rate
-    by_others = {} if built_in or method.learns != STUDY else {"learner": PUBLISHED}
+    by_others = {} if built_in or not method.learns.startswith(STUDY) else {"learner": PUBLISHED}
     backend = CHOICES["backend"].kinds.get(kind_of(given, "backend"))
     counts = follows_from_counts(merge(method.settings, given))
     of_backend = getattr(backend, "defaults", {})
