@@ -98,7 +98,8 @@ def belief_baseline(pool: Pool) -> Floats:
     b_i = (α + Σ_{j≠i} r_j)/(α + β + N − 1). If sampling stopped because of what it had drawn, only
     the earlier ones do: b_i = (α + Σ_{j<i} r_j)/(α + β + i − 1). The terms (r_i − b_i)·∇log π_i −
     ∇p are then martingale differences, so that their sum over a pool is E[N]·∇p in expectation,
-    whatever the stopping rule (Wald's identity).
+    whatever the stopping rule (Wald's identity). Not with `normalize_gradients`, which divides each
+    term by what depends on the response.
     """
     alpha, beta = pool.prior or (1.0, 1.0)
     correct = pool.correct.astype(float)
