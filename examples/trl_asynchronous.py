@@ -22,7 +22,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True, help="a parquet file")
     parser.add_argument("--model", default="Qwen/Qwen2.5-Math-1.5B")
-    parser.add_argument("--steps", type=int, default=3200, help="updates, each of 16 responses")
+    parser.add_argument("--steps", type=int, default=400, help="updates, each of 128 responses")
     parser.add_argument("--output", default="runs/trl-asynchronous")
     arguments = parser.parse_args()
 
@@ -32,7 +32,7 @@ def main() -> None:
         max_steps=arguments.steps,
         max_completion_length=3072,
         max_staleness=4,  # updates by which weights may be behind
-        save_steps=160,
+        save_steps=20,
         report_to="none",
     )
     problems = load_dataset("parquet", data_files=arguments.data, split="train")

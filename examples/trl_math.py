@@ -20,7 +20,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True, help="a parquet file")
     parser.add_argument("--model", default="Qwen/Qwen2.5-Math-1.5B")
-    parser.add_argument("--steps", type=int, default=3200, help="updates, 16 for each 256 draws")
+    parser.add_argument("--steps", type=int, default=400, help="updates, 2 for each 256 draws")
     parser.add_argument("--longest", type=int, default=3072, help="tokens of a response")
     parser.add_argument("--output", default="runs/trl-math")
     arguments = parser.parse_args()
@@ -36,7 +36,7 @@ def main() -> None:
                 max_steps=arguments.steps,
                 max_completion_length=arguments.longest,
                 logging_steps=16,
-                save_steps=160,
+                save_steps=20,
                 report_to="none",
                 use_vllm=gpu,
                 vllm_mode="colocate",

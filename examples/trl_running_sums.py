@@ -38,6 +38,10 @@ def main() -> None:
             output_dir=arguments.output,
             max_steps=arguments.steps,
             per_device_train_batch_size=16,
+            gradient_accumulation_steps=1,
+            steps_per_generation=16,  # as chosen for models of this size; larger ones have 2
+            max_grad_norm=0.03,
+            warmup_steps=40,
             max_completion_length=48,
             learning_rate=1.4e-4,
             logging_steps=1,

@@ -122,7 +122,7 @@ def test_a_method_s_configuration_is_the_one_it_was_tested_with(method, tmp_path
 
 
 def test_what_does_not_divide_an_update_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"must divide 16, the responses of an update.*got 3"):
+    with pytest.raises(ValueError, match=r"must divide 128, the responses of an update.*got 3"):
         grpo_config(output_dir=str(tmp_path), per_device_train_batch_size=3, **TINY)
 
 
@@ -135,7 +135,7 @@ def test_the_start_says_what_is_done_and_how_many_updates_that_makes(make_traine
         in line
     )
     assert "updates (with GRPOTrainer and num_generations=4: 24); other than tested: " in line
-    assert "max_grad_norm 1.0 (0.03)" in line and "generation_batch_size 8 (256)" in line
+    assert "warmup_steps 0 (20)" in line and "generation_batch_size 8 (256)" in line
     trainer.train()
     assert trainer.state.global_step == 6
     make_trainer(single_responses(objective="log"), max_steps=1, scale_rewards="none")
