@@ -4,7 +4,7 @@ A model with 151,936 words takes two steps by `rollwise train`, all weights and 
 built-in engine and, where it is installed, vLLM. Then the same run is killed after its first step
 and resumed, and must end with the same weights. Nothing is downloaded.
 
-    python scripts/rehearse.py                  # about 20 minutes of two cores, 15 GB of memory
+    python scripts/rehearse.py                  # an hour or more of two cores, 12 GB of memory
     python scripts/rehearse.py --layers 1 --hidden 64 --engine transformers      # one minute
     python scripts/rehearse.py --recipes        # each of examples/recipes/ on a shrunken model
 """

@@ -86,7 +86,7 @@ def recompute(model: Any, settings: ModelSettings, on_gpu: bool) -> None:
     """Let a model recompute activations, if it is set, or if that is the default and it can."""
     by_default = settings.gradient_checkpointing is None and on_gpu
     if settings.gradient_checkpointing or (by_default and model.supports_gradient_checkpointing):
-        older = model.gradient_checkpointing_enable  # before transformers 5.20
+        older = model.gradient_checkpointing_enable  # of earlier releases
         getattr(model, "activation_checkpointing_enable", older)()
 
 

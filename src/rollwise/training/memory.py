@@ -105,10 +105,8 @@ def memory_of(
     longest = config.data.max_prompt_tokens + engine.max_new_tokens
     try:
         model = _without_data(config, model_config)
-        weights, gradients = (
-            _size(model.parameters()),
-            _size(each for each in model.parameters() if each.requires_grad),
-        )
+        weights = _size(model.parameters())
+        gradients = _size(each for each in model.parameters() if each.requires_grad)
         every = sum(each.numel() for each in model.parameters())
         with fake, LiveTensors() as live:
             _to_cpu(model)
