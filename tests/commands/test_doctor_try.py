@@ -138,3 +138,5 @@ def test_memory_is_predicted_for_a_gpu_or_this_machine(doctor):
     code, found = doctor(TRIED, "--gpu", "0.4")
     assert (code, found["prediction"]["state"]) == (1, "broken")
     assert "model.gradient_checkpointing" in found["prediction"]["fix"]
+    for words in (["--gpu", "24"], ["settings.toml", "--gpu", "0"], ["settings.toml", "--gpu=nan"]):
+        assert main(["doctor", *words]) == ConfigError.exit_code

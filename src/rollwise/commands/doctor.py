@@ -95,6 +95,11 @@ def examine(
     of `gpu` GB, or else for this machine.
     """
     logging.getLogger("rollwise").setLevel(logging.WARNING)  # what is read is in the findings
+    if gpu is not None and (path is None or not 0 < gpu < 1e6):
+        raise ConfigError(
+            "--gpu is a number of GB above 0, and goes with a settings file: "
+            f"rollwise doctor FILE.toml --gpu 24; it is {gpu:g}"
+        )
     if path is None:
         if try_it:
             raise ConfigError("--try goes with a settings file: rollwise doctor FILE.toml --try")
